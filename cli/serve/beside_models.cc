@@ -3,6 +3,7 @@
 #include <spdlog/spdlog.h>
 
 #include <algorithm>
+#include <functional>
 #include <utility>
 
 #include "base/check.h"
@@ -40,13 +41,19 @@ bool BesideModels::are_possible(const ServeOptions& options) {
          options.emulate.empty();
 }
 
+void BesideModels::wire(coordinator::ModelSwitch::Options& options) {
+  options.room_beside = std::bind_front(&BesideModels::room, this);
+  options.fits_in_place = std::bind_front(&BesideModels::fits_in_place, this);
+  options.unload_beside = std::bind_front(&BesideModels::unload, this);
+}
+
 // The memory that may be used now: of the machine, or of the part that --memory leaves to this
 // server.
-std::uint64_t BesideModels::free_bytes(std::uint32_t current) const {
+std::uint64_t BesideModels::free_bytes() const {
   const ServeOptions& options = wiring_.options;
   if (options.memory_bytes == 0) return node::memory_budget(0);
   const std::uint64_t all = options.memory_bytes * options.local_workers;
-  const std::uint64_t used = wiring_.models[current].local_bytes + held_bytes();
+  const std::uint64_t used = wiring_.models[wiring_.current].local_bytes + held_bytes();
   return all - std::min(all, used);
 }
 
@@ -56,18 +63,23 @@ std::uint64_t BesideModels::held_bytes() const {
   return sum;
 }
 
-RoomBeside BesideModels::room(std::uint32_t model, std::uint32_t current,
-                              const coordinator::SwarmStatus& now) const {
+RoomBeside BesideModels::room(std::uint32_t model, const coordinator::SwarmStatus& now) const {
   const OfferedModel& offered = wiring_.models[model];
   if (offered.local_bytes == 0) return RoomBeside::kImpossible;
   const bool is_for_all = !offered.served.spec.gives_embeddings;
   if (is_for_all && has_joined_workers(wiring_.options, wiring_.in_cluster, now)) {
     return RoomBeside::kImpossible;
   }
-  const std::uint64_t free = free_bytes(current);
+  const std::uint64_t free = free_bytes();
   if (offered.local_bytes <= free) return RoomBeside::kNow;
   if (!ending_.empty()) return RoomBeside::kSoon;
   return offered.local_bytes <= free + held_bytes() ? RoomBeside::kTaken : RoomBeside::kImpossible;
+}
+
+bool BesideModels::fits_in_place(std::uint32_t model, const coordinator::SwarmStatus& now) const {
+  if (has_joined_workers(wiring_.options, wiring_.in_cluster, now)) return false;
+  const std::uint64_t bytes = wiring_.models[model].local_bytes;
+  return bytes > 0 && bytes <= free_bytes() + wiring_.models[wiring_.current].local_bytes;
 }
 
 Result<std::unique_ptr<Coordinator>> BesideModels::load(std::uint32_t model,

@@ -38,6 +38,7 @@ class BesideModels {
     coordinator::Membership* membership = nullptr;
     bool in_cluster = false;
     const std::vector<OfferedModel>& models;
+    const std::uint32_t& current;  // of them
     const ServeOptions& options;
   };
 
@@ -47,10 +48,12 @@ class BesideModels {
   // Whether local workers may hold a second model here: they compute on processors.
   static bool are_possible(const ServeOptions& options);
 
-  // ModelSwitch::Options. `current`: the model of `now`. A machine that joined computes nothing of
-  // a model beside; so while there is one, only embedding models are loaded beside.
-  coordinator::RoomBeside room(std::uint32_t model, std::uint32_t current,
-                               const coordinator::SwarmStatus& now) const;
+  // Sets what these options ask of this object, but for load_beside.
+  void wire(coordinator::ModelSwitch::Options& options);
+  // ModelSwitch::Options. A machine that joined computes nothing of a model beside; so while there
+  // is one, only embedding models are loaded beside, and the current model is not one of them.
+  coordinator::RoomBeside room(std::uint32_t model, const coordinator::SwarmStatus& now) const;
+  bool fits_in_place(std::uint32_t model, const coordinator::SwarmStatus& now) const;
   // kIo: no port is free.
   Result<std::unique_ptr<coordinator::Coordinator>> load(std::uint32_t model,
                                                          coordinator::CoordinatorOptions options);
@@ -73,7 +76,7 @@ class BesideModels {
     std::unique_ptr<Children> workers;
     TimePoint kill_at{};
   };
-  std::uint64_t free_bytes(std::uint32_t current) const;
+  std::uint64_t free_bytes() const;
   std::uint64_t held_bytes() const;
 
   const Wiring wiring_;

@@ -255,16 +255,13 @@ class Server {
   void load_beside(coordinator::ModelSwitch::Options& options) {
     beside_.emplace(BesideModels::Wiring{loop_.io(), clock_, random_, identity_->node,
                                          identity_->roster->book(), &*membership_,
-                                         cluster_.has_value(), models_, options_});
-    options.room_beside = [this](std::uint32_t model, const coordinator::SwarmStatus& now) {
-      return beside_->room(model, model_, now);
-    };
+                                         cluster_.has_value(), models_, model_, options_});
+    beside_->wire(options);
     options.load_beside = [this](std::uint32_t model) -> Result<std::unique_ptr<Coordinator>> {
       TRY(auto coordinator, beside_->load(model, wiring_of(model)));
       name_in_receipts(*coordinator, model);
       return coordinator;
     };
-    options.unload_beside = [this](std::uint32_t model) { beside_->unload(model); };
   }
 
   // For the coordinator of one model.

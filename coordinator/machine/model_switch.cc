@@ -111,6 +111,7 @@ void ModelSwitch::on_timer() {
   std::vector<std::uint32_t> models;  // loading and unloading change the map
   for (const auto& [model, one] : loaded_) models.push_back(model);
   for (const std::uint32_t model : models) loaded_.at(model).coordinator->on_timer();
+  if (clock_.now() - noted_at_ >= kTellEvery) note_use();
   find_room();
   for (const std::uint32_t model : models) {
     const auto one = loaded_.find(model);
@@ -129,7 +130,7 @@ SubmitAnswer ModelSwitch::submit(std::vector<Submission> sequences) {
   INVARIANT(model < entries_.size(), "a request is for one of the server's models");
   const auto one = loaded_.find(model);
   if (one == loaded_.end() || !one->second.takes()) return hold(model, std::move(sequences));
-  one->second.used_at = clock_.now();
+  one->second.asked_at = one->second.used_at = clock_.now();
   return one->second.coordinator->submit(std::move(sequences));
 }
 
@@ -225,7 +226,7 @@ ModelSwitch::Loaded& ModelSwitch::put(std::uint32_t model,
             "a model has one coordinator while it is loaded");
   Loaded& one = loaded_[model];
   one.coordinator = std::move(coordinator);
-  one.load_began = one.changed_at = one.used_at = clock_.now();
+  one.load_began = one.changed_at = one.asked_at = one.used_at = clock_.now();
   one.loading = {options_.models[model].name, true};
   if (!roster_.empty()) one.coordinator->publish_roster(roster_);
   return one;
@@ -234,8 +235,7 @@ ModelSwitch::Loaded& ModelSwitch::put(std::uint32_t model,
 // A model takes the place of the current one.
 void ModelSwitch::load(std::uint32_t model) {
   if (!loaded_.empty()) {
-    INVARIANT(model != current_ && loaded_.size() == 1,
-              "another model takes the place of the current one, and nothing is beside it");
+    INVARIANT(!loaded_.contains(model), "another model takes the place of the current one");
     spdlog::info("unloading the model {} and loading {}", options_.models[current_].name,
                  options_.models[model].name);
     unload(current_);
@@ -261,7 +261,7 @@ void ModelSwitch::watch_loading(std::uint32_t model) {
   if (status.ready) {
     one.is_loading = false;
     if (is_current) served_ = model;
-    one.used_at = now;
+    one.asked_at = one.used_at = now;
     one.turn_until = now + std::clamp(now - one.load_began, kLeastTurn, kMostTurn);
     return release(model);
   }
@@ -282,8 +282,10 @@ void ModelSwitch::watch_loading(std::uint32_t model) {
   const bool wanted = !entries_[model].waiting.empty();
   if (is_current) {
     const std::optional<std::uint32_t> other = next_model();
-    // No request waits for it any more.
-    if (!wanted && other && one.coordinator->wind_down(true)) return load(*other);
+    if (!wanted && other) {  // no request waits for it any more
+      for (auto& [beside, each] : loaded_) each.is_closing = beside != current_;
+      if (one.coordinator->wind_down(true) && loaded_.size() == 1) return load(*other);
+    }
   }
   if (now - one.changed_at < patience_of(one)) return;
   if (!is_current) return fail_beside(model, status.missing);
@@ -322,9 +324,9 @@ void ModelSwitch::fail_loading(const std::string& why) {
   const std::deque<Waiting> waiting = std::exchange(entry.waiting, {});
   const Error error{ErrorCode::kUnavailable, entry.why_failed};
   const std::optional<std::uint32_t> other = next_model();
-  if (other) {
+  if (other && loaded_.size() == 1) {
     load(*other);
-  } else if (served_ && *served_ != current_) {
+  } else if (served_ && !loaded_.contains(*served_)) {
     load(*served_);
   }
   for (const Waiting& group : waiting) {
@@ -353,12 +355,25 @@ void ModelSwitch::take_turns() {
     return release(current_);
   }
   if (clock_.now() < one.turn_until) return;
-  for (auto& [model, each] : loaded_) each.is_closing = true;  // the next one may need all memory
+  const bool is_in_place = entries_[*other].is_in_place;
+  for (auto& [model, each] : loaded_) {
+    // Without room for all of them, the next one may need all memory.
+    if (model == current_ || !is_in_place) each.is_closing = true;
+  }
   const bool is_quiet = one.coordinator->wind_down(true);
-  if (is_quiet && loaded_.size() == 1) load(*other);
+  if (is_quiet && (loaded_.size() == 1 || is_in_place)) load(*other);
 }
 
 // --- beside the current model ---
+
+// A model is used while it has requests.
+void ModelSwitch::note_use() {
+  noted_at_ = clock_.now();
+  for (auto& [model, one] : loaded_) {
+    const SwarmStatus now = one.coordinator->status();
+    if (now.running + now.waiting > 0) one.used_at = noted_at_;
+  }
+}
 
 void ModelSwitch::find_room() {
   bool is_needed = false;
@@ -367,7 +382,8 @@ void ModelSwitch::find_room() {
     entries_[model].waits_for_room = waits;
     is_needed = is_needed || waits;
   }
-  if (is_needed || loaded_.at(current_).is_closing) return;
+  const Loaded& current = loaded_.at(current_);
+  if (is_needed || current.is_closing || current.is_loading) return;
   std::vector<std::uint32_t> reopened;  // the requests for which they were to make room are gone
   for (auto& [model, one] : loaded_) {
     if (model == current_ || !std::exchange(one.is_closing, false)) continue;
@@ -381,16 +397,23 @@ void ModelSwitch::find_room() {
 // none waits longer for it, it is loaded.
 bool ModelSwitch::find_room_for(std::uint32_t model, bool is_first) {
   const TimePoint now = clock_.now();
+  entries_[model].is_in_place = false;
   if (!options_.room_beside || now < entries_[model].not_beside_until) return false;
   const Loaded& current = loaded_.at(current_);
+  const SwarmStatus status = current.coordinator->status();
   const RoomBeside room = loaded_.size() < options_.most_loaded
-                              ? options_.room_beside(model, current.coordinator->status())
+                              ? options_.room_beside(model, status)
                               : RoomBeside::kTaken;
   if (room == RoomBeside::kImpossible) return false;
   // The free memory is known when those that load have what they need.
   if (current.is_loading) return now - current.changed_at < patience_of(current);
   for (const auto& [other, one] : loaded_) {
     if (one.is_loading) return true;
+  }
+  if (room == RoomBeside::kTaken) note_use();
+  if (is_first && room == RoomBeside::kTaken && may_take_place(model, status)) {
+    entries_[model].is_in_place = true;
+    return false;
   }
   // What is beside a model that gives way is unloaded with it.
   if (!is_first || current.is_closing || room == RoomBeside::kSoon) return true;
@@ -406,6 +429,16 @@ bool ModelSwitch::find_room_for(std::uint32_t model, bool is_first) {
   return false;
 }
 
+// Whether the current model was idle longest, and leaves enough room.
+bool ModelSwitch::may_take_place(std::uint32_t model, const SwarmStatus& now) const {
+  if (loaded_.size() == 1 || !options_.fits_in_place) return false;
+  const TimePoint used_at = loaded_.at(current_).used_at;
+  const bool is_oldest = std::ranges::all_of(loaded_, [&](const auto& one) {
+    return one.first == current_ || (one.second.used_at > used_at && !one.second.is_closing);
+  });
+  return is_oldest && options_.fits_in_place(model, now);
+}
+
 // The model that was idle longest is unloaded, after its turn. False: none is beside the current
 // one.
 bool ModelSwitch::close_one() {
@@ -413,7 +446,10 @@ bool ModelSwitch::close_one() {
   for (auto& [model, one] : loaded_) {
     if (model == current_) continue;
     if (one.is_closing) return true;
-    if (oldest == nullptr || one.used_at < oldest->used_at) oldest = &one;
+    if (oldest == nullptr ||
+        std::pair(one.used_at, one.asked_at) < std::pair(oldest->used_at, oldest->asked_at)) {
+      oldest = &one;
+    }
   }
   if (oldest != nullptr && clock_.now() >= oldest->turn_until) oldest->is_closing = true;
   return oldest != nullptr;

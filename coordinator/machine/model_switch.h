@@ -3,8 +3,9 @@
 // `load_beside` finds room. Requests for a model that is not loaded are kept until it is.
 //
 // Beside. A model that fits is loaded as soon as a request names it, and stays until another model
-// needs its room. Then the model that was idle longest is unloaded. While a model waits for room, no
-// model whose requests are younger takes that room.
+// needs its room. Then the model that was idle longest is unloaded; if that is the current one, the
+// other model takes its place. While a model waits for room, no model whose requests are younger
+// takes that room.
 //
 // Turns. A model that does not fit beside takes the place of the current one, which stays while no
 // request waits for its place. Once one waits, the current model takes new requests for as long as
@@ -77,6 +78,9 @@ class ModelSwitch final : public Coordinator {
     std::function<std::string(std::uint32_t model, const SwarmStatus& now)> why_no_room = {};
     // Whether a model fits beside the others, with `now` of the current one. Null: none does.
     std::function<RoomBeside(std::uint32_t model, const SwarmStatus& now)> room_beside = {};
+    // Whether a model fits in place of the current one, with those that are beside it. Null: none
+    // does.
+    std::function<bool(std::uint32_t model, const SwarmStatus& now)> fits_in_place = {};
     // Makes the coordinator of a model and starts workers of its own; and ends these workers, after
     // the coordinator is destroyed.
     std::function<Result<std::unique_ptr<Coordinator>>(std::uint32_t model)> load_beside = {};
@@ -120,6 +124,7 @@ class ModelSwitch final : public Coordinator {
     TimePoint failed_until{};
     TimePoint not_beside_until{};
     bool waits_for_room = false;  // beside the current model; otherwise for its turn
+    bool is_in_place = false;     // for its turn, in which what is beside stays
   };
   // The signs of progress while a model loads.
   struct Signs {
@@ -149,7 +154,8 @@ class ModelSwitch final : public Coordinator {
     bool may_come = true;     // while it loads: a pipeline may form without help
     TimePoint load_began{};
     TimePoint turn_until{};  // of a ready model
-    TimePoint used_at{};     // the latest submission
+    TimePoint asked_at{};    // the latest submission
+    TimePoint used_at{};     // when a request last ran
     Progress progress = {};
     TimePoint changed_at{};  // time of the last progress
     LoadProgress loading = {};
@@ -166,8 +172,10 @@ class ModelSwitch final : public Coordinator {
   void fail_loading(const std::string& why);
   void fail_beside(std::uint32_t model, const std::string& why);
   void take_turns();
+  void note_use();
   void find_room();
   bool find_room_for(std::uint32_t model, bool is_first);
+  bool may_take_place(std::uint32_t model, const SwarmStatus& now) const;
   bool close_one();
   void drain();
   void release(std::uint32_t model);
@@ -190,6 +198,7 @@ class ModelSwitch final : public Coordinator {
   std::map<std::uint32_t, Loaded> loaded_;  // by model, the current one among them
   std::uint32_t current_ = 0;
   std::optional<std::uint32_t> served_;  // the latest current model that was ready
+  TimePoint noted_at_{};                 // when used_at was last brought up to date
   Bytes roster_;
   SwarmStatus totals_;  // of earlier coordinators; only its *_total counters
   std::uint64_t next_held_ = 1;

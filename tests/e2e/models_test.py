@@ -366,14 +366,26 @@ class SideBySide(Models):
     def test_what_was_idle_longest_makes_room(self):
         with self.serve("--loaded-models", "2", models=("alpha", "beta", "gamma"), workers=1) as s:
             self.ask(s, "beta")
+            self.ask(s, "alpha")
             gone = self.nodes_of(s, "beta")
             self.ask(s, "gamma")
             self.assertEqual(self.states(s),
                              {"alpha": "loaded", "beta": "unloaded", "gamma": "loaded"})
             for pid in gone.values():
                 self.assertFalse(swarm.alive(pid), "its memory is free again")
+            self.ask(s, "alpha")
             self.ask(s, "beta")
             self.assertEqual(self.states(s)["gamma"], "unloaded")
+
+    def test_the_first_model_makes_room_when_it_was_idle_longest(self):
+        with self.serve("--loaded-models", "2", models=("alpha", "beta", "gamma"), workers=1) as s:
+            self.ask(s, "beta")
+            beside = self.nodes_of(s, "beta")
+            self.ask(s, "gamma")
+            self.assertEqual(self.states(s),
+                             {"alpha": "unloaded", "beta": "loaded", "gamma": "loaded"})
+            self.assertEqual(self.nodes_of(s, "beta"), beside, "it stays")
+            self.ask(s, "beta")
 
     def test_a_model_that_does_not_fit_beside_takes_the_place(self):
         # The memory of one worker, which holds each of the models and no two of them.

@@ -140,6 +140,9 @@ struct ModelSwitchTest : ::testing::Test {
       EXPECT_FALSE(beside[model].alive);
       unloaded.push_back(model);
     };
+    out.fits_in_place = [this](std::uint32_t model, const SwarmStatus&) {
+      return in_place.contains(model);
+    };
     out.most_loaded = most_loaded;
     out.hashed = [this] { return hashed; };
     out.why_no_room = [this](std::uint32_t model, const SwarmStatus&) {
@@ -202,6 +205,7 @@ struct ModelSwitchTest : ::testing::Test {
   std::uint32_t most_loaded = 3;
   bool no_port = false;
   std::set<std::uint32_t> too_large;
+  std::set<std::uint32_t> in_place;  // they fit in place of the current model
   std::uint64_t hashed = 0;
   SubmitAnswer answer;
   ModelSwitch models{options(), clock};
@@ -673,6 +677,85 @@ TEST_F(ModelSwitchTest, TheStatusSaysWhatAModelBesideMisses) {
   tick();
   EXPECT_EQ(models.status().models[1].why, "");
   finish(beside[1]);
+}
+
+TEST_F(ModelSwitchTest, AModelThatAnswersIsNotIdle) {
+  come_up();
+  room[1] = room[2] = RoomBeside::kNow;
+  ask(1);
+  come_up_beside(1);
+  tick(seconds(5));
+  ask(2);
+  come_up_beside(2);
+  finish(beside[2]);
+  tick(seconds(5));
+  room[3] = RoomBeside::kTaken;
+  const auto third = ask(3);
+  tick();
+  EXPECT_TRUE(beside[1].alive) << "its request is the oldest, and runs";
+  EXPECT_FALSE(beside[1].winds_down);
+  EXPECT_FALSE(beside[2].alive);
+  room[3] = RoomBeside::kNow;
+  come_up_beside(3);
+  finish(beside[3]);
+  finish(beside[1]);
+  EXPECT_EQ(third->tokens, 1);
+}
+
+TEST_F(ModelSwitchTest, TheCurrentModelGivesWayWhenItWasIdleLongest) {
+  come_up();
+  room[1] = RoomBeside::kNow;
+  ask(1);
+  come_up_beside(1);
+  tick(seconds(5));
+  room[2] = RoomBeside::kTaken;
+  in_place = {2};
+  const auto wants = ask(2);
+  tick();
+  EXPECT_EQ(world.loaded, (std::vector<std::uint32_t>{0, 2}));
+  EXPECT_TRUE(beside[1].alive) << "it answers";
+  EXPECT_FALSE(beside[1].winds_down);
+  come_up();
+  finish_all();
+  EXPECT_EQ(wants->tokens, 1);
+  finish(beside[1]);
+  EXPECT_EQ(state(0), "unloaded");
+  EXPECT_EQ(state(1), "ready");
+  EXPECT_EQ(state(2), "ready");
+  tick(seconds(2));
+  room[0] = RoomBeside::kTaken;
+  in_place = {0};
+  ask(2);
+  tick();
+  ask(0);
+  tick();
+  EXPECT_FALSE(beside[1].alive) << "the current model answers, and the other one was idle";
+  EXPECT_EQ(world.model, 2U);
+  finish_all();
+}
+
+TEST_F(ModelSwitchTest, AModelThatLoadsInPlaceAndIsNotWantedGivesWay) {
+  come_up();
+  room[1] = RoomBeside::kNow;
+  ask(1);
+  come_up_beside(1);
+  finish(beside[1]);
+  tick(seconds(5));
+  ask(1);
+  finish(beside[1]);
+  room[2] = RoomBeside::kTaken;
+  in_place = {2};
+  const auto leaves = ask(2);
+  tick();
+  ASSERT_EQ(world.model, 2U);
+  models.cancel(leaves->id);
+  const auto large = ask(3);  // needs all
+  for (int i = 0; i < 3; ++i) tick();
+  EXPECT_FALSE(beside[1].alive);
+  EXPECT_EQ(world.model, 3U);
+  come_up();
+  finish_all();
+  EXPECT_EQ(large->tokens, 1);
 }
 
 }  // namespace
