@@ -216,12 +216,18 @@ Result<OfferedModel> offer_model(const ServeOptions& options, const std::filesys
   return offered;
 }
 
-// The bytes of all tensors that take part in computing.
-Result<std::uint64_t> weight_bytes(const OfferedModel& offered) {
+// What a server of several models knows of a model that is not loaded.
+Status measure_file(OfferedModel& offered) {
   TRY(const auto file, model::GgufFile::open(offered.path));
   TRY(const placement::Model sizes, node::placement_model(*file, offered.served.spec));
-  return std::accumulate(sizes.layer_bytes.begin(), sizes.layer_bytes.end(),
-                         sizes.embedding_bytes + sizes.head_bytes);
+  offered.weight_bytes = std::accumulate(sizes.layer_bytes.begin(), sizes.layer_bytes.end(),
+                                         sizes.embedding_bytes + sizes.head_bytes);
+  if (file->parts().empty()) offered.files = {{offered.path, file->file_bytes()}};
+  for (const auto& part : file->parts()) {
+    offered.files.emplace_back(std::filesystem::absolute(part->path()).string(),
+                               part->file_bytes());
+  }
+  return ok_status();
 }
 
 // The memory of local workers that hold the whole model, with the KV that they are asked to keep.
@@ -268,7 +274,7 @@ Result<std::vector<OfferedModel>> offer_models(const ServeOptions& options) {
     }
     TRY_VOID(std::move(usable));
     if (listed.size() > 1) {
-      TRY(offered->weight_bytes, weight_bytes(*offered));
+      TRY_VOID(measure_file(*offered));
       offered->local_bytes = local_bytes(options, *offered);
     }
     models.push_back(*std::move(offered));
@@ -285,6 +291,20 @@ Result<std::vector<OfferedModel>> offer_models(const ServeOptions& options) {
           "local workers of an emulation need a GPU to emulate: pass --emulate GPU, for example "
           "--emulate rtx4090, or --local-workers 0");
   return models;
+}
+
+std::string why_no_file(const OfferedModel& offered) {
+  for (const auto& [path, bytes] : offered.files) {
+    std::error_code gone;
+    const std::uint64_t now = std::filesystem::file_size(path, gone);
+    if (gone) return "its file " + path + " cannot be read: " + gone.message();
+    if (now != bytes) {
+      return "its file " + path + " has changed since the server started (" + std::to_string(now) +
+             " bytes instead of " + std::to_string(bytes) +
+             "); put the file back, or restart the server";
+    }
+  }
+  return "";
 }
 
 std::vector<std::string> sources_of(const std::string& path) {

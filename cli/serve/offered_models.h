@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/result.h"
@@ -19,7 +20,9 @@ struct OfferedModel {
   coordinator::http::ServedModel served;
   // Nothing when layers are placed by hand or in equal shares.
   std::optional<coordinator::MeasuredPlacement> placement;
-  // With several models: the bytes of all tensors that take part in computing.
+  // With several models: the files that hold it, with their bytes, and the bytes of all tensors
+  // that take part in computing.
+  std::vector<std::pair<std::string, std::uint64_t>> files = {};
   std::uint64_t weight_bytes = 0;
   // Likewise: the memory that the local workers need to hold all of it; 0: it cannot be computed.
   std::uint64_t local_bytes = 0;
@@ -32,6 +35,9 @@ Result<std::vector<OfferedModel>> offer_models(const ServeOptions& options);
 // A sentence that compares what a model needs with what these workers have; empty: they may have
 // room, or have not been measured.
 std::string why_no_room(const OfferedModel& offered, const coordinator::SwarmStatus& now);
+
+// Why its files cannot be loaded: one is gone, or has another length. Empty: they can.
+std::string why_no_file(const OfferedModel& offered);
 
 // Where a pulled model came from, for machines that may fetch it there themselves.
 std::vector<std::string> sources_of(const std::string& path);

@@ -247,6 +247,7 @@ class Server {
     options.why_no_room = [this](std::uint32_t model, const coordinator::SwarmStatus& now) {
       return why_no_room(models_[model], now);
     };
+    options.why_no_file = [this](std::uint32_t model) { return why_no_file(models_[model]); };
     options.hashed = [this] { return manifest_ != nullptr ? manifest_->hashed() : 0; };
     if (!emulates_ && BesideModels::are_possible(options_)) load_beside(options);
     coordinator_ = std::make_unique<coordinator::ModelSwitch>(std::move(options), clock_);

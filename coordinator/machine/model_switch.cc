@@ -170,6 +170,12 @@ Status ModelSwitch::check_hold(std::uint32_t model, const std::vector<Submission
   const Entry& entry = entries_[model];
   if (clock_.now() < entry.failed_until) return Error{ErrorCode::kUnavailable, entry.why_failed};
   const bool is_first = !loaded_.contains(model) && entry.waiting.empty();
+  if (is_first && options_.why_no_file) {
+    const std::string why = options_.why_no_file(model);
+    if (!why.empty()) {
+      return Error::of(ErrorCode::kUnavailable, "the model '", name, "' cannot be loaded: ", why);
+    }
+  }
   if (is_first && options_.why_no_room) {
     const SwarmStatus now = current_coordinator().status();
     const std::string why = options_.why_no_room(model, now);

@@ -16,9 +16,9 @@
 // at most kMostTurn. What is beside the current model is unloaded with it, and has such a turn
 // before it makes room for another one.
 //
-// A model that does not fit these workers is refused before anything is unloaded. When loading
-// fails, the waiting requests end and the model is refused for kFailedFor. When loading beside
-// fails, the model is not loaded beside for that time.
+// A model that does not fit these workers, or whose file is gone, is refused before anything is
+// unloaded. When loading fails, the waiting requests end and the model is refused for kFailedFor.
+// When loading beside fails, the model is not loaded beside for that time.
 //
 // At most limits::kWaitingSequences wait for all models together. As in the scheduler's queue, an
 // API key has at most twice as many as there are free places.
@@ -76,6 +76,8 @@ class ModelSwitch final : public Coordinator {
     // Why a model does not fit the workers of this status, with the needed and available memory.
     // Empty, or null: it may fit.
     std::function<std::string(std::uint32_t model, const SwarmStatus& now)> why_no_room = {};
+    // Why the file of a model cannot be loaded now. Empty, or null: it can.
+    std::function<std::string(std::uint32_t model)> why_no_file = {};
     // Whether a model fits beside the others, with `now` of the current one. Null: none does.
     std::function<RoomBeside(std::uint32_t model, const SwarmStatus& now)> room_beside = {};
     // Whether a model fits in place of the current one, with those that are beside it. Null: none

@@ -387,6 +387,24 @@ class SideBySide(Models):
             self.assertEqual(self.nodes_of(s, "beta"), beside, "it stays")
             self.ask(s, "beta")
 
+    def test_a_model_whose_file_is_gone_costs_the_others_nothing(self):
+        folder = pathlib.Path(tempfile.mkdtemp())
+        self.addCleanup(shutil.rmtree, folder)
+        for name in ("alpha", "beta", "gamma"):
+            shutil.copy(self.files[name], folder / f"{name}.gguf")
+        with swarm.Swarm(1, model=folder) as s:
+            pids = s.worker_pids()
+            os.remove(folder / "beta.gguf")
+            os.truncate(folder / "gamma.gguf", 100000)
+            for name in ("beta", "gamma"):
+                status, reply = s.post("/v1/completions", self.body(name))
+                self.assertEqual(status, 503, reply)
+                self.assertIn(str(folder / f"{name}.gguf"), reply["error"]["message"])
+            self.assertEqual(s.worker_pids(), pids)
+            self.ask(s, "alpha")
+            shutil.copy(self.files["beta"], folder / "beta.gguf")
+            self.ask(s, "beta")
+
     def test_a_model_that_does_not_fit_beside_takes_the_place(self):
         # The memory of one worker, which holds each of the models and no two of them.
         with self.serve("--kv-budget", "16MB", "--memory", "120MB", workers=1) as s:

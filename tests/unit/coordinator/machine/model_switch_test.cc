@@ -143,6 +143,9 @@ struct ModelSwitchTest : ::testing::Test {
     out.fits_in_place = [this](std::uint32_t model, const SwarmStatus&) {
       return in_place.contains(model);
     };
+    out.why_no_file = [this](std::uint32_t model) {
+      return gone.contains(model) ? std::string("there is no file") : "";
+    };
     out.most_loaded = most_loaded;
     out.hashed = [this] { return hashed; };
     out.why_no_room = [this](std::uint32_t model, const SwarmStatus&) {
@@ -205,6 +208,7 @@ struct ModelSwitchTest : ::testing::Test {
   std::uint32_t most_loaded = 3;
   bool no_port = false;
   std::set<std::uint32_t> too_large;
+  std::set<std::uint32_t> gone;      // their files are
   std::set<std::uint32_t> in_place;  // they fit in place of the current model
   std::uint64_t hashed = 0;
   SubmitAnswer answer;
@@ -648,37 +652,6 @@ TEST_F(ModelSwitchTest, RoomThatIsMadeForOneModelIsNotTakenByALaterRequest) {
   EXPECT_EQ(again->tokens, 1);
 }
 
-// Its worker ends while it loads, and is started again, so that the signs change.
-TEST_F(ModelSwitchTest, ALoadThatBeginsAgainAndAgainIsNoProgress) {
-  come_up();
-  tick(seconds(5));
-  const auto doomed = ask(1);
-  tick();
-  ASSERT_EQ(world.model, 1U);
-  world.may_come = false;
-  for (int i = 0; i < 100 && doomed->error.empty(); ++i) {
-    world.missing = i % 2 == 0 ? "no workers" : "a worker loads";
-    tick(seconds(5));
-  }
-  EXPECT_NE(doomed->error, "");
-  come_up();
-}
-
-TEST_F(ModelSwitchTest, TheStatusSaysWhatAModelBesideMisses) {
-  come_up();
-  room[1] = RoomBeside::kNow;
-  const auto client = ask(1);
-  tick();
-  ASSERT_TRUE(beside[1].alive);
-  EXPECT_EQ(state(1), "loading");
-  EXPECT_EQ(models.status().models[1].why, "no workers");
-  clock.advance(seconds(1));
-  beside[1].ready = true;
-  tick();
-  EXPECT_EQ(models.status().models[1].why, "");
-  finish(beside[1]);
-}
-
 TEST_F(ModelSwitchTest, AModelThatAnswersIsNotIdle) {
   come_up();
   room[1] = room[2] = RoomBeside::kNow;
@@ -756,6 +729,54 @@ TEST_F(ModelSwitchTest, AModelThatLoadsInPlaceAndIsNotWantedGivesWay) {
   come_up();
   finish_all();
   EXPECT_EQ(large->tokens, 1);
+}
+
+TEST_F(ModelSwitchTest, AModelWhoseFileIsGoneIsRefusedBeforeAnythingIsUnloaded) {
+  come_up();
+  room[1] = RoomBeside::kNow;
+  gone = {1, 2};
+  tick(seconds(5));
+  for (const std::uint32_t model : {1U, 2U}) {
+    ask(model);
+    ASSERT_FALSE(answer.sequences.ok());
+    EXPECT_EQ(answer.sequences.error().code, ErrorCode::kUnavailable);
+  }
+  EXPECT_EQ(answer.sequences.error().message,
+            "the model 'other' cannot be loaded: there is no file");
+  tick();
+  EXPECT_EQ(world.loaded.size(), 1U);
+  EXPECT_TRUE(beside[1].loaded.empty());
+}
+
+TEST_F(ModelSwitchTest, TheStatusSaysWhatAModelBesideMisses) {
+  come_up();
+  room[1] = RoomBeside::kNow;
+  const auto client = ask(1);
+  tick();
+  ASSERT_TRUE(beside[1].alive);
+  EXPECT_EQ(state(1), "loading");
+  EXPECT_EQ(models.status().models[1].why, "no workers");
+  clock.advance(seconds(1));
+  beside[1].ready = true;
+  tick();
+  EXPECT_EQ(models.status().models[1].why, "");
+  finish(beside[1]);
+}
+
+// Its worker ends while it loads, and is started again, so that the signs change.
+TEST_F(ModelSwitchTest, ALoadThatBeginsAgainAndAgainIsNoProgress) {
+  come_up();
+  tick(seconds(5));
+  const auto doomed = ask(1);
+  tick();
+  ASSERT_EQ(world.model, 1U);
+  world.may_come = false;
+  for (int i = 0; i < 100 && doomed->error.empty(); ++i) {
+    world.missing = i % 2 == 0 ? "no workers" : "a worker loads";
+    tick(seconds(5));
+  }
+  EXPECT_NE(doomed->error, "");
+  come_up();
 }
 
 }  // namespace
