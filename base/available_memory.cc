@@ -91,4 +91,10 @@ std::uint64_t available_memory(const std::string& root) {
   return least;
 }
 
+std::optional<std::uint64_t> held_memory(pid_t process, const std::string& root) {
+  const auto kib = field_in(root + "/proc/" + std::to_string(process) + "/status", "RssAnon:");
+  if (!kib) return std::nullopt;
+  return *kib * 1024;
+}
+
 }  // namespace hearth

@@ -127,6 +127,7 @@ class Children::Child {
     pid_ = 0;
   }
   bool running() const { return pid_ != 0; }
+  pid_t process() const { return pid_; }
 
  private:
   void start_later() {
@@ -184,10 +185,14 @@ void Children::stop() {
   for (auto& child : state_->children) child->stop();
 }
 
-std::size_t Children::running() const {
-  return static_cast<std::size_t>(
-      std::count_if(state_->children.begin(), state_->children.end(),
-                    [](const auto& child) { return child->running(); }));
+std::size_t Children::running() const { return processes().size(); }
+
+std::vector<pid_t> Children::processes() const {
+  std::vector<pid_t> all;
+  for (const auto& child : state_->children) {
+    if (child->running()) all.push_back(child->process());
+  }
+  return all;
 }
 
 }  // namespace hearth::cli

@@ -3,6 +3,8 @@
 // log lines appear on our stderr with its name in front.
 #pragma once
 
+#include <sys/types.h>
+
 #include <memory>
 #include <string>
 #include <vector>
@@ -25,6 +27,7 @@ class Children {
   // Sends SIGTERM to all and restarts none from now on. The destructor kills those that remain.
   void stop();
   std::size_t running() const;
+  std::vector<pid_t> processes() const;  // that run
 
  private:
   class Child;

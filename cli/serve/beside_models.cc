@@ -6,6 +6,7 @@
 #include <functional>
 #include <utility>
 
+#include "base/available_memory.h"
 #include "base/check.h"
 #include "cli/serve/local_workers.h"
 #include "coordinator/membership/membership.h"
@@ -28,6 +29,14 @@ bool has_joined_workers(const ServeOptions& options, bool in_cluster,
   });
 }
 
+// What processes may still take of `bytes`. They take KV pages when a request needs them.
+std::uint64_t untouched_of(std::uint64_t bytes, const std::vector<pid_t>& processes) {
+  for (const pid_t process : processes) {
+    bytes -= std::min(bytes, held_memory(process).value_or(0));
+  }
+  return bytes;
+}
+
 }  // namespace
 
 BesideModels::BesideModels(Wiring wiring) : wiring_(std::move(wiring)) {}
@@ -48,13 +57,33 @@ void BesideModels::wire(coordinator::ModelSwitch::Options& options) {
 }
 
 // The memory that may be used now: of the machine, or of the part that --memory leaves to this
-// server.
-std::uint64_t BesideModels::free_bytes() const {
+// server. What loaded models have been promised is not free, though nothing may have touched it.
+std::uint64_t BesideModels::free_bytes(const coordinator::SwarmStatus& now) const {
   const ServeOptions& options = wiring_.options;
-  if (options.memory_bytes == 0) return node::memory_budget(0);
-  const std::uint64_t all = options.memory_bytes * options.local_workers;
-  const std::uint64_t used = wiring_.models[wiring_.current].local_bytes + held_bytes();
+  std::uint64_t all = 0;
+  std::uint64_t used = 0;
+  if (options.memory_bytes == 0) {
+    all = node::memory_budget(0);
+    used = untouched_bytes(now);
+  } else {
+    all = options.memory_bytes * options.local_workers;
+    used = wiring_.models[wiring_.current].local_bytes + held_bytes();
+  }
   return all - std::min(all, used);
+}
+
+std::uint64_t BesideModels::untouched_bytes(const coordinator::SwarmStatus& now) const {
+  std::uint64_t sum = 0;
+  for (const auto& [model, one] : loaded_) {
+    sum += untouched_of(wiring_.models[model].local_bytes, one.workers->processes());
+  }
+  // Joined workers hold a part of the current model that is not known here.
+  if (has_joined_workers(wiring_.options, wiring_.in_cluster, now)) return sum;
+  std::vector<pid_t> processes;
+  for (const coordinator::NodeStatus& node : now.nodes) {
+    if (node.state != "lost") processes.push_back(static_cast<pid_t>(node.process_id));
+  }
+  return sum + untouched_of(wiring_.models[wiring_.current].local_bytes, processes);
 }
 
 std::uint64_t BesideModels::held_bytes() const {
@@ -70,7 +99,7 @@ RoomBeside BesideModels::room(std::uint32_t model, const coordinator::SwarmStatu
   if (is_for_all && has_joined_workers(wiring_.options, wiring_.in_cluster, now)) {
     return RoomBeside::kImpossible;
   }
-  const std::uint64_t free = free_bytes();
+  const std::uint64_t free = free_bytes(now);
   if (offered.local_bytes <= free) return RoomBeside::kNow;
   if (!ending_.empty()) return RoomBeside::kSoon;
   return offered.local_bytes <= free + held_bytes() ? RoomBeside::kTaken : RoomBeside::kImpossible;
@@ -79,7 +108,7 @@ RoomBeside BesideModels::room(std::uint32_t model, const coordinator::SwarmStatu
 bool BesideModels::fits_in_place(std::uint32_t model, const coordinator::SwarmStatus& now) const {
   if (has_joined_workers(wiring_.options, wiring_.in_cluster, now)) return false;
   const std::uint64_t bytes = wiring_.models[model].local_bytes;
-  return bytes > 0 && bytes <= free_bytes() + wiring_.models[wiring_.current].local_bytes;
+  return bytes > 0 && bytes <= free_bytes(now) + wiring_.models[wiring_.current].local_bytes;
 }
 
 Result<std::unique_ptr<Coordinator>> BesideModels::load(std::uint32_t model,

@@ -76,7 +76,8 @@ class BesideModels {
     std::unique_ptr<Children> workers;
     TimePoint kill_at{};
   };
-  std::uint64_t free_bytes() const;
+  std::uint64_t free_bytes(const coordinator::SwarmStatus& now) const;
+  std::uint64_t untouched_bytes(const coordinator::SwarmStatus& now) const;
   std::uint64_t held_bytes() const;
 
   const Wiring wiring_;

@@ -1,6 +1,7 @@
 #include "base/available_memory.h"
 
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <cstdlib>
 #include <filesystem>
@@ -61,6 +62,14 @@ TEST_F(AvailableMemory, ReadsTheOlderHierarchyToo) {
 TEST_F(AvailableMemory, IsUnboundedWhereNothingIsKnownAndSaneHere) {
   EXPECT_EQ(available_memory(root + "/none"), std::numeric_limits<std::uint64_t>::max());
   EXPECT_GT(available_memory(), 1U << 20);
+}
+
+TEST_F(AvailableMemory, WhatAProcessHoldsIsWithoutThePagesOfFiles) {
+  put("/proc/42/status",
+      "Name:\thearth\nVmRSS:\t  300 kB\nRssAnon:\t  100 kB\nRssFile:\t 200 kB\n");
+  EXPECT_EQ(held_memory(42, root), 100U * 1024);
+  EXPECT_FALSE(held_memory(43, root));
+  EXPECT_GT(held_memory(getpid()).value_or(0), 0U);
 }
 
 }  // namespace
