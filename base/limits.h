@@ -108,6 +108,12 @@ inline constexpr std::uint32_t kRelayIdleSeconds = 30;        // without a byte,
 inline constexpr std::uint32_t kBriefLinks = kRelayedLinks / 4;  // of one relay, for commands
 inline constexpr std::uint32_t kBriefLinksOfNode = 4;            // of those, that one node dials
 inline constexpr std::uint32_t kBriefLinkSeconds = 60;           // then such a link ends
+inline constexpr std::uint32_t kPunches = 64;                    // that a coordinator arranges
+inline constexpr std::uint32_t kPunchesOfNode = 8;               // of those, that one node dials
+inline constexpr std::uint32_t kPunchesHere = 16;                // under way in one process
+inline constexpr std::uint32_t kPunchTries = 8;                  // to connect, of one punch
+inline constexpr std::uint16_t kPunchPortLeast = 1'024;          // that is connected to
+inline constexpr std::size_t kPunchAddressBytes = 64;            // of the address in an answer
 inline constexpr std::uint32_t kRelayMegabits = 100'000;   // a second, that a relay may be given
 inline constexpr std::uint32_t kOwnRelayMegabits = 1'000;  // of the coordinator's relay, by default
 
@@ -381,12 +387,13 @@ static_assert(kReceiptClaims <= kReceiptWindows / 4,
 static_assert(kHttpLightBytes < kHttpBodyBytes && kHttpBodyBytes < kHttpBodiesBytes,
               "several bodies are received at a time");
 static_assert(2 * (kHttpConnections + kHttpProbeConnections + kWorkers + 3 * kConnections +
-                   kRelayedLinks) <
+                   kRelayedLinks + 2 * kPunches) <
                   kDescriptors,
               "every connection of each kind has a descriptor");
 static_assert(kHttpProbeConnections < kHttpConnections, "probes are few");
-static_assert(kRelayedLinksOfNode < kRelayedLinks && 2 * kRelayedLinks <= kTickets,
-              "one node does not take a whole relay, whose links all have tickets");
+static_assert(kRelayedLinksOfNode < kRelayedLinks && kPunchesOfNode < kPunches &&
+                  2 * kRelayedLinks + 4 * kPunches <= kTickets,
+              "one node does not take all relayed or punched links, which all have tickets");
 static_assert(kHandshakeSeconds < kTicketSeconds, "a ticket outlives the handshake that shows it");
 static_assert(kStopStrings * kStopStringBytes < kHttpBodyBytes, "all stop strings fit a body");
 static_assert(kIdempotencyKeyBytes + kLastEventIdBytes < kHttpHeaderBytes,

@@ -331,6 +331,12 @@ struct CoordinatorOptions {
   std::function<Status(const Ticket& dialler, const Ticket& acceptor, const std::string& account,
                        bool brief)>
       relay = {};
+  // Expects the connections with which the two ends of a punched link show their outside addresses
+  // (Rendezvous::expect), at the data port and at the control port that it returns. Null: no link
+  // is punched.
+  std::function<Result<std::uint16_t>(const Ticket& dialler, const Ticket& acceptor,
+                                      const std::string& account)>
+      punch = {};
   // Whether a TCP port answers; nothing: not known yet, so it is asked again. Null: every port
   // does.
   std::function<std::optional<bool>(const std::string& address)> answers = {};

@@ -115,8 +115,9 @@ std::vector<Finding> judge_reach(const ReachFacts& reach) {
         ok("reach", "a router translates this worker's address " + reach.address + " to " +
                         reach.seen_host +
                         ": nodes outside cannot dial it. They dial a port of the router, if "
-                        "it forwards one (hearth map-port asks it); else links to them go "
-                        "through a relay, or this worker opens them. hearth status shows each")};
+                        "it forwards one (hearth map-port asks it); else this worker opens links "
+                        "to them, both sides open one at once (punched), or a relay forwards it. "
+                        "hearth status shows each")};
   }
   if (reach.error.empty()) {
     return {

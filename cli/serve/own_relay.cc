@@ -5,6 +5,7 @@
 namespace hearth::cli {
 
 void OwnRelay::open(std::shared_ptr<TicketBook> tickets, std::uint32_t megabits) {
+  rendezvous_ = std::make_unique<Rendezvous>(tickets);
   if (megabits == 0) return;
   RelayOptions options;
   options.bytes_per_second = megabits * kBytesOfMegabit;
@@ -17,6 +18,16 @@ OwnRelay::Expect OwnRelay::expects(const Clock& clock) {
     if (relay_ != nullptr) return relay_->expect(dialler, acceptor, account, clock.now(), brief);
     return Error::of(ErrorCode::kNoCapacity,
                      "this server relays nothing, because --relay-megabits is 0");
+  };
+}
+
+OwnRelay::Arrange OwnRelay::arranges(const Clock& clock, const std::string& control) {
+  return [this, &clock, at = parse_address(control)](
+             const Ticket& dialler, const Ticket& acceptor,
+             const std::string& account) -> Result<std::uint16_t> {
+    TRY(const Address address, at);
+    TRY_VOID(rendezvous_->expect(dialler, acceptor, account, clock.now()));
+    return address.port;
   };
 }
 

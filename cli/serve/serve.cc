@@ -299,6 +299,7 @@ class Server {
     CoordinatorOptions wiring = wiring_of(model);
     wiring.on_held_roster = std::bind_front(&Server::on_held_roster, this);
     wiring.relay = relay_.expects(clock_);
+    wiring.punch = relay_.arranges(clock_, control_->address());
     wiring.answers = [this](const std::string& address) {
       const auto outcome = dial_back_.ask(address);
       return outcome ? std::optional(outcome->error.empty()) : std::nullopt;
@@ -427,12 +428,9 @@ class Server {
     control.door = membership_->door();
     control.describe = [this] { return describe(); };
     control.on_member = [this](int socket) {
-      if (http_ == nullptr) {
-        ::close(socket);
-        return;
-      }
-      http_->adopt(socket);
+      http_ == nullptr ? static_cast<void>(::close(socket)) : http_->adopt(socket);
     };
+    control.on_ticket = [this](int socket) { data_->adopt(socket); };
     control.on_refused = [](const std::string& why) {
       spdlog::warn("refused a control session: {}", why);
     };

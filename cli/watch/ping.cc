@@ -158,8 +158,10 @@ void say(const PingOptions& options, const Route& route, const Result<Probe>& pr
     std::printf("no answer from %s (%s): %s\n", options.node.c_str(), address.c_str(),
                 escape_control(probe.error().message).c_str());
   } else {
-    const char* const relay = route.kind == RouteKind::kRelayed ? "the relay at " : "";
-    std::printf("answer from %s (%s%s) %s: %s, after %s to connect\n", options.node.c_str(), relay,
+    const char* const at = route.kind == RouteKind::kRelayed   ? "the relay at "
+                           : route.kind == RouteKind::kPunched ? "arranged at "
+                                                               : "";
+    std::printf("answer from %s (%s%s) %s: %s, after %s to connect\n", options.node.c_str(), at,
                 address.c_str(), route_name(route.kind), milliseconds(probe->seconds).c_str(),
                 milliseconds(probe->connect_seconds).c_str());
   }

@@ -68,7 +68,7 @@ struct GapView {
 struct LinkView {
   std::string from;
   std::string to;
-  std::string route;              // direct, reverse, relayed
+  std::string route;              // direct, reverse, punched, relayed
   std::string relay;              // the node that forwards; empty: the coordinator, or no relay
   double seconds = 0.0;           // its delay
   double bytes_per_second = 0.0;  // 0: not measured

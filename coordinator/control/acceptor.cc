@@ -18,6 +18,7 @@
 #include "base/check.h"
 #include "base/peer_host.h"
 #include "proto/link/control_links.h"
+#include "proto/link/tickets.h"
 
 namespace hearth::coordinator {
 namespace {
@@ -150,16 +151,17 @@ void ControlAcceptor::Connection::see_first_byte() {
   const ssize_t got = ::recv(peer.native_handle(), &first, 1, MSG_PEEK | MSG_DONTWAIT);
   if (got < 0 && errno == EAGAIN) return wait_for_first_byte();
   if (got != 1) return end();
-  if (first != kControlByte && first != kMemberByte) {
+  if (first != kControlByte && first != kMemberByte && first != kTicketByte) {
     if (!open_pair()) return end();
     carry_in();
     return carry_out();
   }
-  (void)::recv(peer.native_handle(), &first, 1, MSG_DONTWAIT);
+  if (first != kTicketByte) (void)::recv(peer.native_handle(), &first, 1, MSG_DONTWAIT);
   ErrorCondition error;
   const int socket = peer.release(error);
   end();
   if (error) return;
+  if (first == kTicketByte) return core->hands.ticket(socket);
   first == kMemberByte ? core->hands.member(socket) : core->hands.session(socket);
 }
 

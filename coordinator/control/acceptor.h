@@ -1,6 +1,7 @@
 // Accepts the connections of the control port. One that begins with kControlByte is a worker's and
 // becomes a control link (proto/link/control_links.h). One that begins with kMemberByte is for the
-// API. All others are for gRPC and may be unauthenticated: their bytes go to gRPC and back over a
+// API. One that begins with kTicketByte is for the data links (proto/link/rendezvous.h). All others
+// are for gRPC and may be unauthenticated: their bytes go to gRPC and back over a
 // socket pair, within bounds that gRPC 1.51 does not have. The bounds limit the connections as
 // those on handshakes of links do, and the duration and bytes of each. gRPC never gets a byte
 // beyond them.
@@ -45,6 +46,7 @@ class ControlAcceptor {
     std::function<void(int socket)> session;  // a worker's, after its first byte
     std::function<void(int socket)> call;     // gRPC's end of the pair
     std::function<void(int socket)> member;   // for the API, after its first byte
+    std::function<void(int socket)> ticket;   // for the data links, with its first byte unread
   };
 
   // kIo when the address is taken. `io` outlives the acceptor.

@@ -159,13 +159,11 @@ class ControlService::Service final : public control::v1::Control::CallbackServi
       connection.fd = socket;
       entry->HandleNewConnection(&connection);
     };
-    hands.member = [take = options.on_member](int socket) {
-      if (!take) {
-        ::close(socket);
-        return;
-      }
-      take(socket);
+    const auto hand_or_close = [](const std::function<void(int socket)>& take) {
+      return take ? take : [](int socket) { ::close(socket); };
     };
+    hands.member = hand_or_close(options.on_member);
+    hands.ticket = hand_or_close(options.on_ticket);
     TRY(acceptor_, ControlAcceptor::open(core_->io, address, options.limits, std::move(hands)));
     core_->address = acceptor_->address().text();
     return ok_status();

@@ -33,6 +33,8 @@ struct ControlOptions {
   // Takes over the socket of a member for the API, before its handshake; null: such a socket is
   // closed.
   std::function<void(int socket)> on_member{};
+  // Takes over a socket that begins with kTicketByte; null: such a socket is closed.
+  std::function<void(int socket)> on_ticket{};
   // For the log: why a control link was refused before it opened, or which peer sent bytes that it
   // may not send.
   std::function<void(const std::string& why)> on_refused{};

@@ -18,11 +18,15 @@ using control::v1::CoordinatorMessage;
 constexpr Duration kAvoided = std::chrono::minutes(10);
 constexpr Duration kWarnAgain = std::chrono::seconds(30);
 
+CoordinatorMessage meet_over(const std::string& route) {
+  CoordinatorMessage message;
+  message.mutable_meet()->set_route(route);
+  return message;
+}
+
 // The order for the side that dials `address` and shows the ticket.
 CoordinatorMessage order_to_meet(const std::string& address, const Ticket& ticket) {
-  CoordinatorMessage message;
-  message.mutable_meet()->set_route(relayed_route(ticket, address));
-  return message;
+  return meet_over(relayed_route(ticket, address));
 }
 
 }  // namespace
@@ -128,6 +132,17 @@ bool Meetings::may_order_briefly(const std::string& from) {
   return true;
 }
 
+Meetings::Meeting Meetings::punched(const std::string& from, const Node& to, bool brief) {
+  const Ticket ours = draw();
+  const Ticket theirs = draw();
+  INVARIANT(ours != theirs, "the tickets of a pair differ");
+  const auto port = options_.punch(ours, theirs, from);
+  if (!port.ok()) return relayed(from, to, brief);
+  return {{RouteKind::kPunched},
+          punched_route(ours, data_.address(), *port),
+          {{to.link, meet_over(punched_route(theirs, data_.address(), *port))}}};
+}
+
 // A relay that failed lately is the last choice.
 Meetings::Meeting Meetings::relayed(const std::string& from, const Node& to, bool brief) {
   if (const Node* relay = find_relay(from, to, false); relay != nullptr) {
@@ -167,6 +182,7 @@ Meetings::Meeting Meetings::between(const Node& from, const Node& to, RouteKind 
       if (listener.empty()) break;  // its router has stopped to forward a port
       return reverse(listener, to);
     }
+    case RouteKind::kPunched: return punched(from.status.name, to, false);
     case RouteKind::kRelayed: return relayed(from.status.name, to, false);
   }
   return direct(&from, to);
@@ -179,16 +195,17 @@ Meetings::Meeting Meetings::from_here(const Node& to) {
 
 Meetings::Meeting Meetings::from_machine(const std::string& from, const Node& to) {
   const Node* own = registry_.find(from);
-  const bool closed = own != nullptr ? pipelines_.ways().route(*own, to) != RouteKind::kDirect
-                                     : pipelines_.ways().is_closed(to);
-  if (!options_.relay || !closed) return direct(own, to);
+  const LinkBook& ways = pipelines_.ways();
+  RouteKind kind = ways.is_closed(to) ? RouteKind::kRelayed : RouteKind::kDirect;
+  if (own != nullptr) kind = ways.route(*own, to);
+  if (!options_.relay || kind == RouteKind::kDirect) return direct(own, to);
   if (!may_order_briefly(from)) {
-    return unrelayed(
-        from, to,
-        message_of("the commands of ", from, " have had ", kBriefOrders, " relayed links in ",
-                   limits::kTicketSeconds, " s, which is the limit. Try again later"));
+    return unrelayed(from, to,
+                     message_of("the commands of ", from, " have had ", kBriefOrders,
+                                " relayed or punched links in ", limits::kTicketSeconds,
+                                " s, which is the limit. Try again later"));
   }
-  return relayed(from, to, true);
+  return kind == RouteKind::kPunched ? punched(from, to, true) : relayed(from, to, true);
 }
 
 }  // namespace hearth::coordinator

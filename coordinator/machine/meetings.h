@@ -1,6 +1,6 @@
 // Meetings: the routes of links to workers. Where the dialling side cannot reach the other, it
-// draws tickets, makes a relay expect them, and writes the order with which the other side opens
-// the link.
+// draws tickets, makes a relay or the coordinator's ports expect them, and writes the order with
+// which the other side opens the link.
 #pragma once
 
 #include <deque>
@@ -34,10 +34,11 @@ class Meetings final : MachineParts {
     // dialling side gets it, so that it expects the ticket; else they go before that message.
     std::vector<Order> orders = {};
     std::string why = {};  // without a route: the reason
-    bool dials_last() const { return kind.kind == RouteKind::kRelayed; }
+    bool dials_last() const { return kind.kind > RouteKind::kReverse; }
   };
-  // A link between workers over LinkBook's route, or over `kind`. Without room at the relay it is
-  // direct, if the node's address is good where the dialling side is.
+  // A link between workers over LinkBook's route, or over `kind`. Without room for a punched one it
+  // is relayed. Without room at the relay it is direct, if the node's address is good where the
+  // dialling side is.
   Meeting between(const Node& from, const Node& to);
   Meeting between(const Node& from, const Node& to, RouteKind kind);
   // A link of the coordinator's own data transport.
@@ -48,12 +49,14 @@ class Meetings final : MachineParts {
   // that breaks links again soon is avoided.
   void note_break(const std::string& node);
   // A link of another process on the machine of the member `from`, which does not listen. At most
-  // kBriefOrders in limits::kTicketSeconds are relayed for a member: each makes another node dial.
+  // kBriefOrders in limits::kTicketSeconds are relayed or punched for a member: each makes another
+  // node dial.
   Meeting from_machine(const std::string& from, const Node& to);
 
  private:
   Ticket draw();
   Meeting reverse(const std::string& listener, const Node& to);
+  Meeting punched(const std::string& from, const Node& to, bool brief);
   Meeting relayed(const std::string& from, const Node& to, bool brief);
   Meeting unrelayed(const std::string& from, const Node& to, const std::string& why) const;
   bool may_order_briefly(const std::string& from);
@@ -68,7 +71,7 @@ class Meetings final : MachineParts {
   Random& random_;
   std::map<std::string, TimePoint> avoided_;  // until then
   std::map<std::string, TimePoint> broke_;    // when a link last broke
-  // The latest relayed links of commands, by member.
+  // The latest relayed and punched links of commands, by member.
   std::map<std::string, std::deque<TimePoint>> brief_;
   TimePoint warns_again_{};  // of a link without a relay
 };

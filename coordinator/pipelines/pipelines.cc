@@ -131,7 +131,7 @@ Pipelines::Pipelines(const CoordinatorOptions& options, const Clock& clock, Regi
     : options_(options),
       clock_(clock),
       registry_(registry),
-      ways_(clock, options.relay != nullptr),
+      ways_(clock, options.relay != nullptr, options.punch != nullptr),
       placing_(options, clock, ways_),
       numbers_(*options.numbers) {
   numbers_.epoch = std::max(numbers_.epoch, options.first_epoch);

@@ -97,14 +97,31 @@ std::vector<LinkBook::Nodes> LinkBook::wanted(const std::vector<const Node*>& no
   return pairs;
 }
 
-bool LinkBook::closed(const Pair& way) const {
-  const auto found = closed_.find(way);
-  return found != closed_.end() && clock_.now() < found->second + kBetter;
+bool LinkBook::is_closed_in(const Closed& routes, const Pair& pair) const {
+  const auto found = routes.find(pair);
+  return found != routes.end() && clock_.now() < found->second + kBetter;
+}
+
+void LinkBook::close_in(Closed& routes, const Pair& pair) {
+  if (routes.size() >= kClosed) {
+    std::erase_if(routes, [&](const auto& entry) { return !is_closed_in(routes, entry.first); });
+  }
+  if (routes.size() >= kClosed) {
+    routes.erase(
+        std::ranges::min_element(routes, {}, [](const auto& entry) { return entry.second; }));
+  }
+  INVARIANT(routes.size() < kClosed, "so many closed routes are remembered");
+  routes[pair] = clock_.now();
 }
 
 bool LinkBook::may_dial(const Node& from, const Node& to) const {
   return to.status.may_be_dialled_from(from.status.seen_host) &&
          !closed({from.status.name, to.status.name});
+}
+
+bool LinkBook::may_punch(const Node& from, const Node& to) const {
+  return punches_ && std::min(from.status.protocol, to.status.protocol) >= kProtocolPunch &&
+         !is_closed_in(unpunched_, pair_of(from.status.name, to.status.name));
 }
 
 bool LinkBook::knows_routes(const Node& from, const Node& to) const {
@@ -113,7 +130,8 @@ bool LinkBook::knows_routes(const Node& from, const Node& to) const {
 
 RouteKind LinkBook::first_open(const Node& from, const Node& to) const {
   if (!knows_routes(from, to) || may_dial(from, to)) return RouteKind::kDirect;
-  return may_dial(to, from) ? RouteKind::kReverse : RouteKind::kRelayed;
+  if (may_dial(to, from)) return RouteKind::kReverse;
+  return may_punch(from, to) ? RouteKind::kPunched : RouteKind::kRelayed;
 }
 
 RouteKind LinkBook::route(const Node& from, const Node& to) const {
@@ -154,20 +172,15 @@ void LinkBook::try_again(const std::string& node) {
 
 void LinkBook::fail(const std::string& from, const std::string& to, RouteKind route) {
   if (!routes_ || route == RouteKind::kRelayed) return;
-  if (closed_.size() >= kClosed) {
-    std::erase_if(closed_, [&](const auto& entry) { return !closed(entry.first); });
-  }
-  if (closed_.size() >= kClosed) {
-    closed_.erase(
-        std::ranges::min_element(closed_, {}, [](const auto& entry) { return entry.second; }));
-  }
-  INVARIANT(closed_.size() < kClosed, "so many closed routes are remembered");
-  closed_[route == RouteKind::kDirect ? Pair(from, to) : Pair(to, from)] = clock_.now();
+  if (route == RouteKind::kPunched) return close_in(unpunched_, pair_of(from, to));
+  close_in(closed_, route == RouteKind::kDirect ? Pair(from, to) : Pair(to, from));
 }
 
 void LinkBook::forget_routes(const std::string& node, bool moved) {
   const auto is_end = [&](const Pair& pair) { return pair.first == node || pair.second == node; };
-  std::erase_if(closed_, [&](const auto& entry) { return is_end(entry.first); });
+  for (Closed* routes : {&closed_, &unpunched_}) {
+    std::erase_if(*routes, [&](const auto& entry) { return is_end(entry.first); });
+  }
   std::vector<Pair> old;
   for (const auto& [pair, tried] : tried_) {
     const auto measured = measured_.find(pair);

@@ -1,9 +1,9 @@
 // LinkBook: how nodes reach each other, the measured links between them, and the next one to
 // measure. One is measured at a time in the whole swarm, so that no two measurements share a wire.
 //
-// Routes (proto/link/route.h) are tried in the order direct, reverse, relayed. A direct route that
-// was found closed is not used for a while, or until one of its nodes registers again. Where links
-// are measured, it is used again only after a measurement over it.
+// Routes (proto/link/route.h) are tried in the order direct, reverse, punched, relayed. A route
+// that was found closed is not used for a while, or until one of its nodes registers again. Where
+// links are measured, it is used again only after a measurement over it.
 //
 // Threads: everything on the main thread.
 #pragma once
@@ -26,8 +26,9 @@ namespace hearth::coordinator {
 
 class LinkBook {
  public:
-  // `routes`: whether routes other than the direct one exist.
-  explicit LinkBook(const Clock& clock, bool routes = false) : clock_(clock), routes_(routes) {}
+  // `routes`: whether routes other than the direct one exist. `punches`: whether punched ones do.
+  explicit LinkBook(const Clock& clock, bool routes = false, bool punches = false)
+      : clock_(clock), routes_(routes), punches_(punches) {}
 
   struct Way {
     std::string from;  // the node that measures both directions
@@ -82,9 +83,13 @@ class LinkBook {
   static Pair pair_of(const Nodes& nodes);
   static std::vector<Nodes> wanted(const std::vector<const Node*>& nodes);
   void forget(const std::vector<const Node*>& nodes);
+  using Closed = std::map<Pair, TimePoint>;  // when a route was found closed
+  bool is_closed_in(const Closed& routes, const Pair& pair) const;
+  void close_in(Closed& routes, const Pair& pair);
   // Whether the direct route was found closed lately.
-  bool closed(const Pair& way) const;
+  bool closed(const Pair& way) const { return is_closed_in(closed_, way); }
   bool may_dial(const Node& from, const Node& to) const;
+  bool may_punch(const Node& from, const Node& to) const;
   bool knows_routes(const Node& from, const Node& to) const;
   RouteKind first_open(const Node& from, const Node& to) const;
   // Whether a failed link has another route that was not tried yet.
@@ -95,10 +100,12 @@ class LinkBook {
 
   const Clock& clock_;
   const bool routes_;
+  const bool punches_;
   std::map<Pair, Tried> tried_;            // the last attempt
   std::map<Pair, placement::Link> links_;  // from, to
   std::map<Pair, RouteKind> measured_;     // first, second: the route of links_
-  std::map<Pair, TimePoint> closed_;       // from, to: when a direct route was found closed
+  Closed closed_;                          // direct routes, from, to
+  Closed unpunched_;                       // punched ones, by name
   std::uint64_t changes_ = 0;
   std::optional<Way> under_way_;
   TimePoint deadline_{};  // of the measurement

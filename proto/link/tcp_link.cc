@@ -374,6 +374,7 @@ void TcpTransport::Link::drop() {
   end_greeting();
   SocketError ignored;
   socket.close(ignored);
+  if (punch != nullptr) std::exchange(punch, nullptr)->cancel();
   queue.clear();
   core->links.erase(id);
 }

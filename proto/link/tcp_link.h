@@ -18,6 +18,7 @@
 #include "proto/link/redials.h"
 #include "proto/link/route.h"
 #include "proto/link/send_queue.h"
+#include "proto/link/tcp_punch.h"
 #include "proto/link/tcp_transport.h"
 
 namespace hearth {
@@ -90,7 +91,8 @@ struct TcpTransport::Link : std::enable_shared_from_this<Link> {
   TimePoint deadline{0};  // for connecting, the handshake, the first frame, or lingering; 0: none
   Bytes head;             // in clear, before our handshake
   TicketReader shown;     // by an incoming connection
-  std::optional<Redial> redial = {};  // until the other side speaks
+  std::optional<Redial> redial = {};     // until the other side speaks
+  std::shared_ptr<TcpPunch> punch = {};  // until it has connected
   FrameReader reader;
   TimePoint read_at{0};
   SendQueue queue;
@@ -115,6 +117,7 @@ struct TcpTransport::Core : std::enable_shared_from_this<Core> {
   void adopt(tcp::socket socket);
   Status begin(const std::shared_ptr<Link>& link, const Route& route, TlsStream::Side side);
   Status await(const std::shared_ptr<Link>& link, const Ticket& ticket);
+  Status punch(const std::shared_ptr<Link>& link, const Route& route, TlsStream::Side side);
   void make_room();
   bool too_many_of(const Link& link) const;
   void sweep();

@@ -116,6 +116,7 @@ Status TcpTransport::Core::begin(const std::shared_ptr<Link>& link, const Route&
     links.emplace(link->id, link);
     return ok_status();
   }
+  if (route.kind == RouteKind::kPunched) return punch(link, route, side);
   TRY(const tcp::endpoint endpoint, endpoint_of(route.address));
   if (route.kind == RouteKind::kRelayed) link->head = ticket_head(route.ticket);
   links.emplace(link->id, link);
@@ -139,6 +140,35 @@ Status TcpTransport::Core::await(const std::shared_ptr<Link>& link, const Ticket
     link->connected(TlsStream::Side::kClient);
   };
   return options.tickets->expect(ticket, hand, link_now());
+}
+
+Status TcpTransport::Core::punch(const std::shared_ptr<Link>& link, const Route& route,
+                                 TlsStream::Side side) {
+  const auto punches = [](const auto& entry) { return entry.second->punch != nullptr; };
+  if (std::ranges::count_if(links, punches) >= std::ptrdiff_t{limits::kPunchesHere}) {
+    return Error::of(ErrorCode::kNoCapacity, "this process has ", limits::kPunchesHere,
+                     " punched links under way, which is the limit");
+  }
+  link->incoming = side == TlsStream::Side::kServer;
+  // Weak: the link holds the punch.
+  const auto done = [weak = std::weak_ptr(link), side](Result<int> connection) {
+    const std::shared_ptr<Link> link = weak.lock();
+    if (link == nullptr) {
+      if (connection) ::close(*connection);
+      return;
+    }
+    link->punch = nullptr;
+    if (!connection) return link->fail(connection.error());
+    SocketError error;
+    link->socket.assign(family_of(*connection), *connection, error);
+    INVARIANT(!error, "a connection fits a new socket");
+    link->connected(side);
+  };
+  link->punch = std::make_shared<TcpPunch>(io, route, done);
+  links.emplace(link->id, link);
+  const Status begun = link->punch->begin();
+  if (!begun.ok()) link->drop();
+  return begun;
 }
 
 // Unauthenticated connections that fill the table must not keep members out.
@@ -176,7 +206,8 @@ void TcpTransport::Core::sweep() {
 Status TcpTransport::Core::meet(const Redial& meeting) {
   const auto link =
       std::make_shared<Link>(shared_from_this(), LinkId(++last_link), tcp::socket(io));
-  link->redial = meeting;
+  // A punch's tickets are good once, and the coordinator expects them before it sends the route.
+  if (meeting.route.kind == RouteKind::kRelayed) link->redial = meeting;
   return begin(link, meeting.route, TlsStream::Side::kServer);
 }
 
@@ -232,7 +263,7 @@ LinkId TcpTransport::connect(std::string_view text) {
 
 Status TcpTransport::meet(std::string_view text) {
   TRY(const Route route, parse_route(text));
-  REQUIRE(route.kind == RouteKind::kRelayed,
+  REQUIRE(route.kind == RouteKind::kRelayed || route.kind == RouteKind::kPunched,
           "a route to meet a node must have a ticket and an address, got a ",
           route_name(route.kind), " one");
   return core_->meet({route, link_now() + std::chrono::seconds(limits::kTicketSeconds)});

@@ -42,8 +42,11 @@ class Homes(machines.Wire):
     """The first machine is outside; each of `inside`, a name with the kind of its router, is alone
     behind that."""
 
-    def __init__(self, outside, inside):
+    def __init__(self, outside, inside, refusing=()):
+        """The routers of `refusing` answer what comes from outside and belongs to no connection with
+        a reset. Others drop it, as home routers do."""
         self.inside = inside
+        self.refusing = refusing
         self.daemons = []
         super().__init__(outside)
 
@@ -95,6 +98,9 @@ class Homes(machines.Wire):
 
     def _translate(self, router, kind):
         leaves, comes, passes = KINDS[kind]
+        refused = ""
+        if router.rsplit("-", 1)[0] in self.refusing:
+            refused = 'iifname "wan" meta l4proto tcp reject with tcp reset;'
         rules = f"""
             table inet home {{
               chain mapped_in {{ }}
@@ -106,7 +112,7 @@ class Homes(machines.Wire):
               chain through {{ type filter hook forward priority 0; policy drop;
                 ct state established,related accept; {passes} iifname "lan" accept; }}
               chain to_router {{ type filter hook input priority 0; policy drop;
-                ct state established,related accept; iifname "lan" accept; }}
+                ct state established,related accept; iifname "lan" accept; {refused} }}
             }}"""
         subprocess.run(self.words(router, "sysctl", "-qw", "net.ipv4.ip_forward=1"), check=True)
         made = subprocess.run(self.words(router, "nft", "-f", "-"), input=rules, text=True,

@@ -1,8 +1,10 @@
 """Workers behind routers that translate addresses: they only dial out, and serve at once with no
-flag, because the coordinator relays their links, and after a takeover the next one does. Exits 77
-where namespaces or nftables are not permitted.
+flag. Where both routers give a local port one outside port, two workers connect to each other at
+once; else the coordinator relays, and after a takeover the next one does. Exits 77 where namespaces
+or nftables are not permitted.
 """
 
+import itertools
 import json
 import os
 import pathlib
@@ -26,11 +28,12 @@ PROMPT = ("Tell me a long story about the sea.", "-n", "24", "--temp", "0.9", "-
 class BehindRouters(unittest.TestCase):
     inside = {"desk": "port-restricted", "attic": "symmetric"}
     flags = {}
+    refusing = ()
 
     def setUp(self):
         folder = tempfile.TemporaryDirectory()
         self.addCleanup(folder.cleanup)
-        self.wire = nat.Homes("home", self.inside)
+        self.wire = nat.Homes("home", self.inside, self.refusing)
         self.addCleanup(self.wire.cut)
         for name in ("home", *self.inside):
             machine = machines.Machine(self.wire, name, folder.name)
@@ -150,6 +153,71 @@ class WithARelay(BehindRouters):
         self.assertTrue(swarm.wait_until(other, "an answer").startswith(nat.NETWORK + "1:"))
 
 
+class WithRoutersThatLetAnswersPass(BehindRouters):
+    """Neither router forwards a port. Both are some milliseconds away, as homes are."""
+    inside = {"desk": "port-restricted", "attic": nat.DOUBLE}
+
+    test_two_stages_serve_over_links_that_the_coordinator_relays = None
+    test_measured_placement_knows_relayed_links = None
+
+    def setUp(self):
+        super().setUp()
+        for name, milliseconds in zip(self.inside, itertools.cycle((10, 20))):
+            self.wire.far(name, milliseconds)
+
+    def test_their_workers_connect_to_each_other_at_once(self):
+        self.start("--stages", "2", "--relay-megabits", "0")
+        self.ready()
+        self.check_cannot_dial()
+        self.check_answer()
+        self.assertEqual({link["route"] for link in self.state()["links"]}, {"punched"})
+        shown = self.good(self.home, "status")
+        self.assertIn("desk to attic: punched", shown)
+        self.assertIn("attic to desk: punched", shown)
+        # From a worker's machine to the other one, in a process of its own.
+        heard = json.loads(self.good(self.desk, "ping", "attic", "-c", "2", "--json"))
+        self.assertEqual(heard["path"], "punched")
+        self.assertEqual(len([one for one in heard["probes"] if "milliseconds" in one]), 2)
+        self.assertGreater(heard["bytes_per_second"]["to"], 0)
+        self.assertIn("punched", self.good(self.attic, "ping", "desk", "-c", "1"))
+        found = json.loads(self.desk.run("doctor", "--json")[1])["findings"]
+        [reach] = [one for one in found if one["check"] == "reach"]
+        self.assertEqual(reach["health"], "ok", reach)
+        self.assertIn("punched", reach["text"])
+
+
+class WithRoutersThatRefuse(WithRoutersThatLetAnswersPass):
+    """A router answers what it does not expect with a reset, so a try may fail at once."""
+    refusing = ("desk", "attic")
+
+
+class WithEveryPairOfRouters(WithRoutersThatLetAnswersPass):
+    """Two workers of a kind, each behind a router of its own, of which the second one refuses."""
+    kinds = (nat.NONE, "full cone", "address-restricted", "port-restricted", "symmetric", nat.DOUBLE)
+    inside = {"open": nat.NONE,
+              **{f"{kind[:4]}-{number}": kind for kind in kinds[1:] for number in (1, 2)}}
+    refusing = tuple(name for name in inside if name.endswith("2"))
+
+    test_their_workers_connect_to_each_other_at_once = None
+
+    def test_each_takes_the_best_route_that_both_let_pass(self):
+        self.start()
+        # One link is measured after the other, each in the time that one wait allows.
+        pairs = list(itertools.combinations(self.inside, 2))
+        for count in range(1, len(pairs) + 1):
+            routes = swarm.wait_until(
+                lambda: self.measured() if len(self.measured()) >= 2 * count else None,
+                f"measured links of {count} pairs")
+        for one, other in pairs:
+            kinds = {self.inside[one], self.inside[other]}
+            allowed = ({"direct", "reverse"} if nat.NONE in kinds else
+                       {"relayed"} if "symmetric" in kinds else {"punched"})
+            self.assertIn(routes[(one, other)], allowed, (one, other))
+
+    def measured(self):
+        return {(one["from"], one["to"]): one["route"] for one in self.state().get("routes", [])}
+
+
 @unittest.skipUnless(shutil.which("miniupnpd"), "the package miniupnpd-nftables is not installed")
 class WithRoutersThatForward(BehindRouters):
     """Both routers forward a port when they are asked: one by NAT-PMP, the other by UPnP."""
@@ -198,11 +266,11 @@ class WithRoutersThatForward(BehindRouters):
         self.check_answer()
         self.assertNotIn("relayed", {link["route"] for link in self.state()["links"]})
 
-    def test_one_that_asks_for_no_port_is_relayed(self):
+    def test_one_that_asks_for_no_port_is_punched(self):
         self.flags = {"attic": ("--no-port-mapping",), "desk": ("--no-port-mapping",)}
         self.start("--stages", "2")
         self.ready()
-        self.assertEqual({link["route"] for link in self.state()["links"]}, {"relayed"})
+        self.assertEqual({link["route"] for link in self.state()["links"]}, {"punched"})
         self.assertNotIn("outside_port", self.state()["nodes"][0])
 
 

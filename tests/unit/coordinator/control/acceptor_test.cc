@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "proto/link/control_links.h"
+#include "proto/link/tickets.h"
 #include "tests/unit/node/pipeline/owner.h"
 
 namespace hearth::coordinator {
@@ -29,7 +30,8 @@ class ControlAcceptorTest : public ::testing::Test {
   ControlAcceptor::Hands hands() {
     return {[this](int socket) { keep(sessions_, socket); },
             [this](int socket) { keep(calls_, socket); },
-            [this](int socket) { keep(members_, socket); }};
+            [this](int socket) { keep(members_, socket); },
+            [this](int socket) { keep(tickets_, socket); }};
   }
   void open(const ControlLimits& limits) {
     owner_.call([&] {
@@ -43,6 +45,7 @@ class ControlAcceptorTest : public ::testing::Test {
     for (const int socket : sessions_) ::close(socket);
     for (const int socket : calls_) ::close(socket);
     for (const int socket : members_) ::close(socket);
+    for (const int socket : tickets_) ::close(socket);
     for (const int link : links_) ::close(link);
   }
 
@@ -143,6 +146,7 @@ class ControlAcceptorTest : public ::testing::Test {
   std::vector<int> sessions_;
   std::vector<int> calls_;
   std::vector<int> members_;
+  std::vector<int> tickets_;
   std::vector<int> links_;
   testing::Owner owner_;
   std::unique_ptr<ControlAcceptor> acceptor_;
@@ -164,6 +168,18 @@ TEST_F(ControlAcceptorTest, AMembersByteLeadsToTheApiAndIsNotHandedOn) {
   ASSERT_EQ(::recv(members_.front(), &first, 1, 0), 1);
   EXPECT_EQ(first, std::byte{0x16});
   EXPECT_EQ(size_of(calls_) + size_of(sessions_), 0U);
+}
+
+TEST_F(ControlAcceptorTest, ATicketIsHandedOnUnread) {
+  open({});
+  const int link = dial();
+  const std::array<std::byte, 2> bytes = {kTicketByte, std::byte{0x16}};
+  ASSERT_EQ(::send(link, bytes.data(), bytes.size(), MSG_NOSIGNAL), 2);
+  ASSERT_TRUE(soon([&] { return size_of(tickets_) == 1; }));
+  std::byte first{};
+  ASSERT_EQ(::recv(tickets_.front(), &first, 1, 0), 1);
+  EXPECT_EQ(first, kTicketByte);
+  EXPECT_EQ(size_of(calls_) + size_of(sessions_) + size_of(members_), 0U);
 }
 
 TEST_F(ControlAcceptorTest, ACallIsCarriedBothWaysUntilGrpcEndsIt) {

@@ -19,12 +19,15 @@ struct MeetingsTest : ::testing::Test {
   };
   std::vector<Expected> expected;  // by the relay
   bool full = false;
+  std::vector<Expected> punched;  // by the coordinator's ports
+  bool punches_full = false;
   std::vector<std::string> dialled;  // to see whether a router's port answers
   std::optional<bool> answer;
   Swarm swarm;
 
   MeetingsTest() : MeetingsTest(testing::swarm_options(2)) {}
-  explicit MeetingsTest(CoordinatorOptions given) : swarm(with_relay(std::move(given))) {
+  explicit MeetingsTest(CoordinatorOptions given, bool punches = false)
+      : swarm(with_punches(with_relay(std::move(given)), punches)) {
     swarm.data.own_address = "203.0.113.200:4000";
   }
 
@@ -38,6 +41,16 @@ struct MeetingsTest : ::testing::Test {
     options.answers = [this](const std::string& address) {
       dialled.push_back(address);
       return answer;
+    };
+    return options;
+  }
+  CoordinatorOptions with_punches(CoordinatorOptions options, bool wanted) {
+    if (!wanted) return options;
+    options.punch = [this](const Ticket& dialler, const Ticket& acceptor,
+                           const std::string& account) -> Result<std::uint16_t> {
+      if (punches_full) return Error{ErrorCode::kNoCapacity, "too many are under way"};
+      punched.push_back({dialler, acceptor, account});
+      return std::uint16_t{4001};
     };
     return options;
   }
@@ -286,6 +299,94 @@ TEST_F(MeetingsTest, TheRelayedLinksOfAMembersCommandsAreLimited) {
   EXPECT_TRUE(swarm.machine->route("cellar", "attic").ok()) << "another member has its own";
   swarm.clock.advance(seconds(limits::kTicketSeconds));
   EXPECT_TRUE(swarm.machine->route("desk", "attic").ok());
+}
+
+struct PunchedMeetingsTest : MeetingsTest {
+  PunchedMeetingsTest() : MeetingsTest(testing::swarm_options(2), true) {}
+  RouteKind next_kind(const std::string& name) { return parse_route(next_address(name))->kind; }
+};
+
+TEST_F(PunchedMeetingsTest, BothEndsGetOneSecretEachForTheCoordinatorsPorts) {
+  join("desk", "192.168.1.2", "203.0.113.1");
+  join("attic", "192.168.1.2", "203.0.113.2");
+  ASSERT_EQ(swarm.machine->status().pipelines.size(), 1U);
+  ASSERT_EQ(punched.size(), 2U) << "one link each way round the ring";
+  EXPECT_TRUE(expected.empty()) << "nothing is relayed";
+  for (const Expected& link : punched) {
+    const std::string to = link.account == "desk" ? "attic" : "desk";
+    EXPECT_EQ(next_address(link.account), punched_route(link.dialler, swarm.data.address(), 4001));
+    const auto met = meets(to);
+    EXPECT_TRUE(std::ranges::any_of(met, [&](const Route& route) {
+      return route.text() == punched_route(link.acceptor, swarm.data.address(), 4001);
+    }));
+    EXPECT_NE(link.dialler, link.acceptor);
+  }
+  const std::vector<LinkRoute> routes = swarm.machine->status().pipelines[0].routes;
+  for (const LinkRoute& route : routes) {
+    EXPECT_EQ(route.kind, RouteKind::kPunched);
+  }
+}
+
+TEST_F(PunchedMeetingsTest, ALinkThatIsNotPunchedIsRelayedInTheNextPipeline) {
+  join("desk", "192.168.1.2", "203.0.113.1");
+  join("attic", "192.168.1.2", "203.0.113.2");
+  EXPECT_EQ(next_kind("desk"), RouteKind::kPunched);
+  fail("desk", "attic");
+  EXPECT_EQ(next_kind("desk"), RouteKind::kRelayed);
+  EXPECT_EQ(next_kind("attic"), RouteKind::kRelayed) << "the same two routers";
+  EXPECT_EQ(punched.size(), 2U);
+}
+
+TEST_F(PunchedMeetingsTest, APunchedLinkThatBreaksIsPunchedAgain) {
+  join("desk", "192.168.1.2", "203.0.113.1");
+  join("attic", "192.168.1.2", "203.0.113.2");
+  fail("desk", "attic", false);
+  EXPECT_EQ(next_kind("desk"), RouteKind::kPunched);
+}
+
+TEST_F(PunchedMeetingsTest, WithoutRoomALinkIsRelayed) {
+  punches_full = true;
+  join("desk", "192.168.1.2", "203.0.113.1");
+  join("attic", "192.168.1.2", "203.0.113.2");
+  EXPECT_EQ(next_kind("desk"), RouteKind::kRelayed);
+  EXPECT_EQ(expected.size(), 2U);
+  const std::vector<LinkRoute> routes = swarm.machine->status().pipelines[0].routes;
+  for (const LinkRoute& route : routes) {
+    EXPECT_EQ(route.kind, RouteKind::kRelayed);
+  }
+}
+
+TEST_F(PunchedMeetingsTest, AnOlderWorkerIsRelayed) {
+  join("desk", "192.168.1.2", "203.0.113.1");
+  join("attic", "192.168.1.2", "203.0.113.2", kProtocolPunch - 1);
+  EXPECT_EQ(next_kind("desk"), RouteKind::kRelayed);
+  EXPECT_TRUE(punched.empty());
+}
+
+TEST_F(PunchedMeetingsTest, AWorkerThatCanBeDialledIsNotPunched) {
+  join("desk", "10.0.0.1", "10.0.0.1");
+  join("attic", "192.168.1.2", "203.0.113.2");
+  EXPECT_EQ(next_kind("attic"), RouteKind::kDirect);
+  EXPECT_EQ(next_kind("desk"), RouteKind::kReverse);
+  EXPECT_TRUE(punched.empty());
+}
+
+TEST_F(PunchedMeetingsTest, APingPunchesAsItsWorkerDoes) {
+  join("desk", "192.168.1.2", "203.0.113.1");
+  join("attic", "192.168.1.2", "203.0.113.2");
+  punched.clear();
+  const Route route = parse_route(*swarm.machine->route("desk", "attic")).value();
+  EXPECT_EQ(route.kind, RouteKind::kPunched);
+  ASSERT_EQ(punched.size(), 1U);
+  EXPECT_EQ(punched[0].account, "desk");
+  EXPECT_EQ(route.ticket, punched[0].dialler);
+  EXPECT_EQ(meets("attic").back().ticket, punched[0].acceptor);
+  for (std::uint32_t i = 1; i < Meetings::kBriefOrders; ++i) {
+    ASSERT_TRUE(swarm.machine->route("desk", "attic").ok());
+  }
+  EXPECT_EQ(swarm.machine->route("desk", "attic").error().code, ErrorCode::kNoCapacity);
+  // A member without a worker has no router that is known.
+  EXPECT_TRUE(swarm.machine->route("cellar", "attic").value().starts_with("relayed"));
 }
 
 // Two nodes behind routers that hold all layers, and one outside that relays and has no room.

@@ -99,6 +99,50 @@ struct RoutesTest : LinkBookTest {
   LinkBook routes{clock, true};
 };
 
+TEST_F(RoutesTest, APunchedRouteIsTriedBeforeARelay) {
+  LinkBook book{clock, true, true};
+  const auto tried = [&] { return book.next(all())->route; };
+  EXPECT_EQ(tried(), RouteKind::kDirect);
+  book.take("a", unreached());
+  EXPECT_EQ(tried(), RouteKind::kReverse);
+  book.take("a", unreached());
+  EXPECT_EQ(tried(), RouteKind::kRelayed) << "an older program cannot punch";
+  book.take("a", probed("b", 8e-3, 1e6, 1e6));
+  for (Node& node : nodes) node.status.protocol = kProtocolPunch;
+  book.forget_routes("a", true);
+  for (const RouteKind kind : {RouteKind::kDirect, RouteKind::kReverse, RouteKind::kPunched}) {
+    EXPECT_EQ(tried(), kind);
+    book.take("a", kind == RouteKind::kPunched ? probed("b") : unreached());
+  }
+  EXPECT_TRUE(book.complete(all()));
+  EXPECT_EQ(book.route(a(), b()), RouteKind::kPunched);
+  EXPECT_EQ(book.route(b(), a()), RouteKind::kPunched) << "it has no side that dials";
+  for (const LinkStatus& link : book.all()) EXPECT_EQ(link.route, RouteKind::kPunched);
+}
+
+TEST_F(RoutesTest, APunchedRouteThatDoesNotOpenIsNotTriedForAWhile) {
+  LinkBook book{clock, true, true};
+  for (Node& node : nodes) node.status.protocol = kProtocolPunch;
+  book.fail("a", "b", RouteKind::kDirect);
+  book.fail("a", "b", RouteKind::kReverse);
+  EXPECT_EQ(book.route(a(), b()), RouteKind::kPunched);
+  // Of a pipeline in the other direction.
+  book.fail("b", "a", RouteKind::kPunched);
+  EXPECT_EQ(book.route(a(), b()), RouteKind::kRelayed);
+  EXPECT_EQ(book.route(b(), a()), RouteKind::kRelayed);
+  EXPECT_FALSE(book.is_open("a", "b"));
+  clock.advance(std::chrono::minutes(10));
+  for (const RouteKind kind : {RouteKind::kDirect, RouteKind::kReverse}) {
+    book.fail("a", "b", kind);
+  }
+  EXPECT_EQ(book.route(a(), b()), RouteKind::kPunched);
+  book.fail("a", "b", RouteKind::kPunched);
+  book.forget_routes("b", false);
+  book.fail("a", "b", RouteKind::kDirect);
+  book.fail("a", "b", RouteKind::kReverse);
+  EXPECT_EQ(book.route(a(), b()), RouteKind::kPunched) << "b has registered again";
+}
+
 TEST_F(RoutesTest, EachRouteIsTriedAtOnceWhenTheOneBeforeIsClosed) {
   EXPECT_EQ(next(), RouteKind::kDirect);
   routes.take("a", unreached());
