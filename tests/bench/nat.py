@@ -5,9 +5,10 @@
 
 Network namespaces, with nftables in the routers (tests/e2e/nat.py). Needs root, asserts nothing.
 
-  routes  a server outside and two workers behind a router of each kind. The coordinator measures
-          every link, and the table shows the route and how many of the pairs were measured.
-  rates   two workers behind port-restricted routers, and a rate (tbf) for what leaves each machine.
+  routes  a server outside and two workers behind a router of each kind, 10 or 20 ms away. The
+          coordinator measures every link, and the table shows the route and how many of the pairs
+          were measured.
+  rates   two workers behind symmetric routers, and a rate (tbf) for what leaves each machine.
           `hearth ping` measures both legs, to the server, and then the relayed link. A ratio is that
           of the link to its slower leg, in the same round.
 """
@@ -27,19 +28,22 @@ import tempfile
 root = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(root / "tests/e2e"))
 os.environ.setdefault("HEARTH_BINARY", str(root / "build/hearth"))
+os.environ.setdefault("HEARTH_FAR_CABLE", str(root / "build/tests/e2e/far-cable"))
 import machines  # noqa: E402
 import nat  # noqa: E402
 import shaping  # noqa: E402
 import swarm  # noqa: E402
 
-ALL = (nat.NONE, *nat.KINDS, nat.DOUBLE)
+ALL = (nat.NONE, *(kind for kind in nat.KINDS if kind not in nat.ASKED), nat.DOUBLE)
 
 
 class Swarm:
     """A server outside, and a worker in each home."""
 
-    def __init__(self, model, inside, folder, *serve):
+    def __init__(self, model, inside, folder, *serve, far=False):
         self.wire = nat.Homes("home", inside)
+        for i, name in enumerate(inside if far else ()):
+            self.wire.far(name, 10 + 10 * (i % 2))
         self.machines = {name: machines.Machine(self.wire, name, folder)
                          for name in ("home", *inside)}
         self.home = self.machines["home"]
@@ -78,7 +82,7 @@ def routes(model):
     inside = {f"m{i}": kind for i, kind in enumerate(ALL + ALL)}
     pairs = len(inside) * (len(inside) - 1) // 2
     with tempfile.TemporaryDirectory() as folder:
-        one = Swarm(model, inside, folder)
+        one = Swarm(model, inside, folder, far=True)
         try:
             def measured():
                 links = one.state().get("routes", [])
@@ -102,7 +106,7 @@ def routes(model):
 def rates(model, megabits, rounds):
     print("\n| Mbit/s of each machine | leg of one, MB/s | leg of the other, MB/s | relayed, MB/s "
           "| ratio, median | least |\n|---|---|---|---|---|---|")
-    inside = {"desk": "port-restricted", "attic": "port-restricted"}
+    inside = {"desk": "symmetric", "attic": "symmetric"}
     with tempfile.TemporaryDirectory() as folder:
         one = Swarm(model, inside, folder, "--stages", "2")
         try:
