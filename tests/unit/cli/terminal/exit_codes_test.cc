@@ -16,9 +16,9 @@ int finished(const char* file, int code) {
   const int opened = open(file, O_WRONLY);
   dup2(opened, STDOUT_FILENO);
   succeed("a result");
-  testing::internal::CaptureStderr();
+  ::testing::internal::CaptureStderr();
   const int exit = finish_output(code);
-  const std::string said = testing::internal::GetCapturedStderr();
+  const std::string said = ::testing::internal::GetCapturedStderr();
   dup2(before, STDOUT_FILENO);
   std::clearerr(stdout);
   for (const int fd : {before, opened}) close(fd);
