@@ -5,10 +5,10 @@
 // sim --many N [--first S]: N swarms of 24 to 60 nodes that are placed by measurement, each twice.
 // sim --served N [--first S]: how much N of those serve, and what no placement exceeds.
 // sim --scale N [--first S] [--quiet Q] [--churn C]: one coordinator with N machines, Q seconds
-// without faults and C seconds in which 5 % of the machines a minute leave. sim --route N [--first
-// S]: what it takes to choose a pipeline among those of N nodes, in cells. sim --hours N [--first
-// S] [--short 1]: N hours of one swarm with receipts, audits and wrong clocks, or so many short
-// ones of some minutes. A seed gives the same run everywhere.
+// without faults and C seconds in which 5 % of the machines a minute leave.
+// sim --route N [--first S]: what it takes to choose a pipeline among those of N nodes, in cells.
+// sim --hours N [--first S] [--short 1]: N hours of one swarm with receipts, audits and wrong
+// clocks, or so many short ones of some minutes. A seed gives the same run everywhere.
 #include <spdlog/spdlog.h>
 
 #include <algorithm>
