@@ -6,6 +6,7 @@
 
 #include "base/check.h"
 #include "base/limits.h"
+#include "placement/even.h"
 #include "placement/groups.h"
 #include "placement/search.h"
 
@@ -129,11 +130,11 @@ Result<Placed> placed(const Problem& problem, Effort effort) {
     const bool found = stages.has_value();
     if (!part.islands.empty()) {
       auto groups = search_groups(part, found ? *stages : std::vector<Stage>{});
-      if (groups) return Placed{nodes, numbered_as(nodes, std::move(*groups))};
+      if (groups) return Placed{nodes, numbered_as(nodes, even_out(part, std::move(*groups)))};
     }
     if (!found) continue;
     if (auto fewer = with_fewest_stages(part, *stages, effort)) stages = std::move(fewer);
-    return Placed{nodes, numbered_as(nodes, *stages)};
+    return Placed{nodes, numbered_as(nodes, even_out(part, *std::move(stages)))};
   }
   return no_placement(problem);
 }

@@ -3,10 +3,11 @@
 //
 // For at most limits::kExactNodes nodes the plan is the best one of all orders and splits
 // (placement/search.h; throughput with layers of different sizes may be a percent short for nearly
-// so many nodes). The alternatives that a spare or a change would give are searched exactly for up
-// to 12 nodes; for more nodes and layers of different sizes they are the best of three orders. With
-// more nodes the exact search considers limits::kExactNodes; the rest are spare, and spares that
-// hold the model form pipelines of their own (plan_replicas). Ranges that pipelines share are in
+// so many nodes). Of splits that are as good it has an even one (placement/even.h). The
+// alternatives that a spare or a change would give are searched exactly for up to 12 nodes; for
+// more nodes and layers of different sizes they are the best of three orders. With more nodes the
+// exact search considers limits::kExactNodes; the rest are spare, and spares that hold the model
+// form pipelines of their own (plan_replicas). Ranges that pipelines share are in
 // placement/ranges.h.
 #pragma once
 

@@ -133,7 +133,7 @@ TEST(SearchGroups, PipelinesConnectIslands) {
   for (const std::uint32_t at : {0 * 4 + 1, 1 * 4 + 0, 2 * 4 + 3, 3 * 4 + 2}) {
     problem.links[at] = kNear;
   }
-  EXPECT_EQ(placed(problem), "0+1: 0-22; 2+3: 22-40; ");
+  EXPECT_EQ(placed(problem), "0+1: 0-20; 2+3: 20-40; ");
   // Unequal in speed: the quicker island gets as many layers as it holds.
   problem.nodes[2].layer = problem.nodes[3].layer = {5e-4, 1e-3};
   EXPECT_EQ(placed(problem), "2+3: 0-22; 0+1: 22-40; ");
