@@ -81,8 +81,8 @@ def row(name, answers, seconds, cpu):
     good = [a for a in answers if a.status == 200 and a.done]
     begun = min(a.begun for a in answers)
     within = sum(len(a.ids) for a in good if a.done - begun <= seconds)
-    first = [a.first - a.begun for a in good]
-    gaps = [(a.done - a.first) / (len(a.ids) - 1) for a in good]
+    first = [a.times[0] - a.begun for a in good]
+    gaps = [(a.done - a.times[0]) / (len(a.ids) - 1) for a in good]
     refused = [a.over - a.begun for a in answers if a.status == 429]
     strange = [a for a in answers if a.status not in (200, 429) or (a.status == 200 and not a.done)]
     server, workers, clients = cpu.share(max(a.over for a in answers) - begun)

@@ -134,7 +134,9 @@ int main(int argc, char** argv) {
     std::fprintf(stderr, "usage: far-cable INTERFACE INTERFACE MILLISECONDS [LOST [SEED]]\n");
     return 2;
   }
-  Cable cable(open_end(argv[1]), open_end(argv[2]), std::chrono::milliseconds(number(argv[3])),
-              argc > 4 ? number(argv[4]) : 0, argc > 5 ? number(argv[5]) : 1);
+  const std::chrono::duration<double, std::milli> delay(std::strtod(argv[3], nullptr));
+  Cable cable(open_end(argv[1]), open_end(argv[2]),
+              std::chrono::duration_cast<Clock::duration>(delay), argc > 4 ? number(argv[4]) : 0,
+              argc > 5 ? number(argv[5]) : 1);
   cable.run();
 }

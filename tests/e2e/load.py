@@ -7,14 +7,14 @@ import urllib.parse
 
 
 class Answer:
-    """What one client saw: its status, the ids of its tokens, when its first one came, the end."""
+    """What one client saw: its status, the ids of its tokens and when each came, the end."""
 
     def __init__(self, begun):
         self.begun = begun
         self.status = 0
         self.headers = {}
         self.ids = []
-        self.first = None
+        self.times = []
         self.done = None
         self.error = None
 
@@ -51,9 +51,9 @@ def take(answer, event):
     if "error" in event:
         answer.error = event["error"]
     for choice in event.get("choices", ()):
-        if choice.get("token_ids") and answer.first is None:
-            answer.first = time.monotonic()
-        answer.ids += choice.get("token_ids") or ()
+        ids = choice.get("token_ids") or ()
+        answer.ids += ids
+        answer.times += [time.monotonic()] * len(ids)
 
 
 async def closed(api, clients, seconds, body_of):
