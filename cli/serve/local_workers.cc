@@ -47,7 +47,9 @@ std::vector<ChildSpec> local_workers(const ServeOptions& options, bool in_cluste
     add({"--model", model, "--coordinator", control, "--name", name, "--device", devices[i - 1]});
     if (!options.emulate.empty()) add({"--emulate", options.emulate});
     add({"--threads", std::to_string(threads_of(options))});
-    add({"--kv-budget", std::to_string(options.kv_budget_bytes)});
+    if (options.kv_budget_bytes > 0) {
+      add({"--kv-budget", std::to_string(options.kv_budget_bytes)});
+    }
     add({"--log-level", options.log_level == "info" ? "warn" : options.log_level});
     if (!options.data_dir.empty()) add({"--data-dir", options.data_dir});
     if (options.pin) add({"--pin"});

@@ -100,9 +100,10 @@ Status check_split(const ServeOptions& options, const model::ModelSpec& spec) {
   REQUIRE(options.by_hand.empty() || options.by_hand.back().layers.end == spec.layers,
           "--place must end with the model's last layer, ", spec.layers - 1);
   if (options.local_workers == 0) return ok_status();
-  if (stages == 0) return check_kv_budget(options.kv_budget_bytes, spec, spec.least_range(0));
+  const std::uint64_t kv_budget = kv_budget_or_default(options.kv_budget_bytes, false);
+  if (stages == 0) return check_kv_budget(kv_budget, spec, spec.least_range(0));
   for (const LayerRange& layers : split_layers(spec.layers, stages)) {
-    TRY_VOID(check_kv_budget(options.kv_budget_bytes, spec, layers));
+    TRY_VOID(check_kv_budget(kv_budget, spec, layers));
   }
   return ok_status();
 }
@@ -110,7 +111,7 @@ Status check_split(const ServeOptions& options, const model::ModelSpec& spec) {
 node::EngineOptions stage_engine(const ServeOptions& options, LayerRange layers) {
   node::EngineOptions engine;
   engine.layers = layers;
-  engine.kv_budget_bytes = options.kv_budget_bytes;
+  engine.kv_budget_bytes = kv_budget_or_default(options.kv_budget_bytes, false);
   engine.batch_rows = options.batch_rows;
   engine.threads = threads_of(options);
   return engine;

@@ -25,19 +25,19 @@ struct ServeOptions {
   std::uint32_t stages = 0;  // 0, with an objective: as many as are best
   std::optional<placement::Objective> optimise;
   std::vector<coordinator::HandStage> by_hand;
-  std::uint32_t ranks = 1;                    // of each stage; 0: as many as are best
-  std::string host = "127.0.0.1";             // beyond loopback the API asks for keys (hearth key)
-  std::vector<std::string> host_names;        // of this machine, beside its host name
-  std::uint16_t port = 11'500;                // API; 0: any free one
-  std::uint16_t control_port = 0;             // workers dial it; 0: any free one
-  std::uint16_t data_port = 0;                // of the last stage's answers; 0: any free one
-  std::string data_dir;                       // empty: cli/process/paths.h
-  std::string store;                          // URL of PostgreSQL; empty: the data folder's store
-  std::uint32_t worker_threads = 0;           // of each local worker; 0: every core
-  bool pin = false;                           // likewise: cli/worker/worker.h
-  std::uint64_t kv_budget_bytes = 512 << 20;  // of each local worker
-  std::uint64_t memory_bytes = 0;             // likewise, of everything; 0: share what there is
-  std::string device = "auto";                // likewise: worker_devices() in cli/worker/device.h
+  std::uint32_t ranks = 1;              // of each stage; 0: as many as are best
+  std::string host = "127.0.0.1";       // beyond loopback the API asks for keys (hearth key)
+  std::vector<std::string> host_names;  // of this machine, beside its host name
+  std::uint16_t port = 11'500;          // API; 0: any free one
+  std::uint16_t control_port = 0;       // workers dial it; 0: any free one
+  std::uint16_t data_port = 0;          // of the last stage's answers; 0: any free one
+  std::string data_dir;                 // empty: cli/process/paths.h
+  std::string store;                    // URL of PostgreSQL; empty: the data folder's store
+  std::uint32_t worker_threads = 0;     // of each local worker; 0: every core
+  bool pin = false;                     // likewise: cli/worker/worker.h
+  std::uint64_t kv_budget_bytes = 0;    // likewise; 0: its default
+  std::uint64_t memory_bytes = 0;       // likewise, of everything; 0: share what there is
+  std::string device = "auto";          // likewise: worker_devices() in cli/worker/device.h
   // An emulation: shape and quant stand in place of models, and each local worker emulates one GPU
   // (cli/worker/emulation.h).
   std::string shape;

@@ -189,7 +189,9 @@ void add_serve(CLI::App& app, Action& action) {
   verb->add_option("-t,--threads", o->worker_threads, "threads of each local worker (0: automatic)")
       ->check(whole_number(0, limits::kComputeThreads));
   verb->add_flag("--pin", o->pin, "pin each thread to a CPU");
-  verb->add_option("--kv-budget", o->kv_budget_bytes, "KV memory of each local worker, e.g. 512MB")
+  verb->add_option("--kv-budget", o->kv_budget_bytes,
+                   "KV memory of each local worker, e.g. 2GB (default: 512MB; on a GPU, what the "
+                   "weights leave)")
       ->transform(memory_size(1, kMemoryMax));
   verb->add_option("--memory", o->memory_bytes,
                    "memory of each local worker in all, e.g. 8GB (default: all available)")
@@ -266,7 +268,8 @@ void add_worker_options(CLI::App& verb, WorkerOptions& o) {
   verb.add_option("-t,--threads", o.threads, "compute threads (0: all cores)")
       ->check(whole_number(0, limits::kComputeThreads));
   verb.add_flag("--pin", o.pin, "pin each thread to a CPU, if there are enough CPUs");
-  verb.add_option("--kv-budget", o.kv_budget_bytes, "KV memory, e.g. 512MB")
+  verb.add_option("--kv-budget", o.kv_budget_bytes,
+                  "KV memory, e.g. 2GB (default: 512MB; on a GPU, what the weights leave)")
       ->transform(memory_size(1, kMemoryMax));
   verb.add_option("--memory", o.memory_bytes, "memory in all, e.g. 8GB (default: all available)")
       ->transform(memory_size(1, kMemoryMax));

@@ -13,6 +13,7 @@
 #include <utility>
 
 #include "base/clock.h"
+#include "base/limits.h"
 #include "base/random.h"
 #include "cli/home/member.h"
 #include "cli/models/models.h"
@@ -79,7 +80,7 @@ constexpr std::chrono::seconds kLayersPatience{60};
 node::EngineOptions one_layer(const WorkerOptions& options, const model::ModelSpec& spec) {
   node::EngineOptions engine;
   engine.layers = spec.least_range(spec.layers / 2);
-  engine.kv_budget_bytes = options.kv_budget_bytes;
+  engine.kv_budget_bytes = kv_budget_or_default(options.kv_budget_bytes, false);
   engine.batch_rows = 1;
   return engine;
 }
@@ -124,20 +125,21 @@ class Worker {
     folder_ = options.data_dir;
     const auto& file = model_->file;
     const model::ModelSpec& spec = model_->spec;
-    TRY_VOID(check_kv_budget(options.kv_budget_bytes, spec, spec.least_range(0)));
     TRY(device_, open_device_of(options));
+    std::uint64_t& kv_budget = stage_options_.kv_budget_bytes;
+    kv_budget = kv_budget_or_default(options.kv_budget_bytes, device_ != nullptr);
+    TRY_VOID(check_kv_budget(kv_budget, spec, spec.least_range(0)));
     TRY_VOID(node::check_emulation(spec, device_.get()));
     model_->device = device_.get();
     stage_options_.threads =
         options.threads > 0 ? options.threads : std::max(1U, std::thread::hardware_concurrency());
     stage_options_.canonical_version = kernels::kCanonicalVersion;
-    stage_options_.kv_budget_bytes = options.kv_budget_bytes;
     stage_options_.process_id = static_cast<std::uint64_t>(getpid());
     stage_options_.model_fingerprint = file->fingerprint().hex();
     stage_options_.layers = spec.layers;
     if (device_ != nullptr) {
       node::EngineOptions one;
-      one.kv_budget_bytes = options.kv_budget_bytes;
+      one.kv_budget_bytes = kv_budget;
       TRY(stage_options_.layers_most, node::layers_within(*device_, *file, spec, one));
     }
     TRY(const kernels::Kernels* kernels, kernels::select_kernels());
@@ -149,7 +151,7 @@ class Worker {
       stage_options_.self_test = [kernels] { return kernels::self_test(*kernels); };
     }
     node::EngineOptions engine;
-    engine.kv_budget_bytes = options.kv_budget_bytes;
+    engine.kv_budget_bytes = kv_budget;
     TRY(engine.memory_bytes, open_draft(options));
     if (device_ == nullptr) TRY_VOID(check_one_layer(options, engine.memory_bytes, *file, spec));
     engine.replay_bytes = node::kReplayBytes;
@@ -399,7 +401,7 @@ class Worker {
     REQUIRE(!emulates(), "--draft: an emulated GPU drafts nothing; leave it out");
     TRY(const auto path, resolve_model(options.draft));
     node::EngineOptions stage;
-    stage.kv_budget_bytes = options.kv_budget_bytes;
+    stage.kv_budget_bytes = kv_budget_or_default(options.kv_budget_bytes, false);
     stage.threads = stage_options_.threads;
     TRY(auto file, model::GgufFile::open(path.string()));
     // The coordinator chose the model: an error would end this worker until the next switch.
@@ -607,6 +609,11 @@ class Worker {
 };
 
 }  // namespace
+
+std::uint64_t kv_budget_or_default(std::uint64_t given, bool on_gpu) {
+  if (given > 0) return given;
+  return on_gpu ? limits::kPlacedBytes : kKvBytes;
+}
 
 Status check_kv_budget(std::uint64_t bytes, const model::ModelSpec& spec, LayerRange layers) {
   const std::uint64_t page = node::KvCache::page_bytes(spec.kv_layouts(layers));

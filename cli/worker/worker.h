@@ -26,9 +26,9 @@ struct WorkerOptions {
   std::string listen;                      // data links; empty: cli/home/member.h
   std::uint32_t threads = 0;               // 0: all cores
   bool pin = false;                        // each thread on a cpu of its own, where there is one
-  std::uint64_t kv_budget_bytes = 512 << 20;
-  std::uint64_t memory_bytes = 0;  // of everything; 0: what the machine has available
-  std::string device = "auto";     // cli/worker/device.h
+  std::uint64_t kv_budget_bytes = 0;       // 0: kv_budget_or_default()
+  std::uint64_t memory_bytes = 0;          // of everything; 0: what the machine has available
+  std::string device = "auto";             // cli/worker/device.h
   std::string emulate;  // in place of a device: open_emulated_device() of cli/worker/emulation.h
   std::string shape;    // in place of a model: write_shape(), which takes both
   std::string quant;
@@ -51,6 +51,11 @@ struct WorkerOptions {
 // (kExitDevice). Does not start (kExitVerification) where the kernels or the card fail their
 // self-test.
 int run_worker(const WorkerOptions& options);
+// KV memory of a worker on processors that is given none.
+inline constexpr std::uint64_t kKvBytes = 512 << 20;
+// What a worker is given, or the default. On a GPU that is more than any has: KV takes what weights
+// and buffers leave.
+std::uint64_t kv_budget_or_default(std::uint64_t given, bool on_gpu);
 // Checks that a stage of these layers gets one KV page, and one state where sequences keep them;
 // the error names the flag and the least budget.
 Status check_kv_budget(std::uint64_t bytes, const model::ModelSpec& spec, LayerRange layers);

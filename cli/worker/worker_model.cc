@@ -134,7 +134,7 @@ Status begin_plan(const WorkerModel& model, const WorkerOptions& options, const 
                   const node::HoldPlan& plan, std::uint64_t bytes) {
   node::EngineOptions engine;
   engine.layers = plan.layers;
-  engine.kv_budget_bytes = options.kv_budget_bytes;
+  engine.kv_budget_bytes = kv_budget_or_default(options.kv_budget_bytes, model.device != nullptr);
   engine.batch_rows = 1;
   const auto memory = model.device != nullptr
                           ? model.device->memory(*model.file, model.spec, engine)

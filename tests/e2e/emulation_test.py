@@ -38,6 +38,9 @@ class Emulation(unittest.TestCase):
             self.assertFalse((s.data_dir / "ledger").exists())
             for node in s.state()["nodes"]:
                 self.assertEqual(node["device"], "EMULATED NVIDIA GeForce RTX 4090")
+            # KV has what the weights leave of 24 GiB: 20 GB, of which a position takes 139 KB.
+            pipeline, = s.state()["pipelines"]
+            self.assertGreater(pipeline["kv_pages"] * pipeline["kv_page_tokens"], 120_000)
             code, out, err = swarm.hearth("status", "--host", s.api)
             self.assertEqual(code, 0, err)
             self.assertIn("EMULATED", out)

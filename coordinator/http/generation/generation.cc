@@ -496,7 +496,8 @@ void Generation::on_hashes(std::uint32_t choice, std::vector<RowHash> hashes) {
 ApiError Generation::refusal_of(const SubmitAnswer& answer) const {
   const Error& error = answer.sequences.error();
   if (error.code == ErrorCode::kNoCapacity || error.code == ErrorCode::kInvalidInput) {
-    if (auto refusal = too_long(answer.bounds.positions, "the swarm's KV memory")) return *refusal;
+    constexpr const char* kWhere = "the KV memory of the workers (--kv-budget)";
+    if (auto refusal = too_long(answer.bounds.positions, kWhere)) return *refusal;
   }
   return error_of(*api_, answer_.request().policy, error);
 }

@@ -7,6 +7,7 @@
 #include <string>
 #include <utility>
 
+#include "base/limits.h"
 #include "coordinator/http/api/router.h"
 
 namespace hearth::coordinator::http {
@@ -355,10 +356,13 @@ OrderedJson measured_nodes(const SwarmStatus& status) {
     const placement::Node& measured = *node.measured;
     OrderedJson one = {{"name", node.name},
                        {"memory_bytes", measured.memory_bytes},
-                       {"kv_budget_bytes", measured.kv_budget_bytes},
                        {"layer_seconds", {measured.layer.one, measured.layer.batch}},
                        {"head_seconds", {measured.head.one, measured.head.batch}},
                        {"step_seconds", measured.step_seconds}};
+    // A GPU has none: KV takes what the weights leave.
+    if (measured.kv_budget_bytes < limits::kPlacedBytes) {
+      one["kv_budget_bytes"] = measured.kv_budget_bytes;
+    }
     if (!node.island.empty()) one["island"] = node.island;
     out["nodes"].push_back(std::move(one));
   }

@@ -32,5 +32,12 @@ TEST(Worker, TheLeastKvBudgetIsAPageAndAStateOfTheLayersThatHaveThem) {
   }
 }
 
+TEST(Worker, KvTakesWhatTheWeightsLeaveOnAGpu) {
+  EXPECT_EQ(kv_budget_or_default(0, false), std::uint64_t{512} << 20);
+  EXPECT_GE(kv_budget_or_default(0, true), std::uint64_t{1} << 50);
+  EXPECT_EQ(kv_budget_or_default(4096, false), 4096U);
+  EXPECT_EQ(kv_budget_or_default(4096, true), 4096U);
+}
+
 }  // namespace
 }  // namespace hearth::cli
