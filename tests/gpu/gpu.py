@@ -35,17 +35,39 @@ class Failed(Exception):
         self.said = said
 
 
+class Ending:
+    """The end of a lease, as the handler of a signal: commands that are under way end as well. One that
+    is being started has no process yet that could be killed, so the end waits for it."""
+
+    starts = False
+    signal = None
+
+    @classmethod
+    def handle(cls, number, _frame):
+        cls.signal = number
+        cls.now()
+
+    @classmethod
+    def now(cls):
+        if cls.signal and not cls.starts:
+            sys.exit(128 + cls.signal)
+
+
 def finished(*command, seconds=None, env=None):
     """(exit code, standard output, standard error) of a command. The exit code is None where it took
     longer than `seconds`; it is then killed with all processes that it started."""
     with tempfile.TemporaryFile("w+", errors="replace") as out, \
             tempfile.TemporaryFile("w+", errors="replace") as err:
+        Ending.starts = True
         try:
             process = subprocess.Popen([str(word) for word in command], stdin=subprocess.DEVNULL,
                                        stdout=out, stderr=err, env=env, start_new_session=True)
         except OSError as error:
+            Ending.starts = False
             raise Failed(f"{command[0]} cannot be started: {error.strerror}") from error
         try:
+            Ending.starts = False
+            Ending.now()
             code = process.wait(seconds)
         except BaseException as error:  # the time is up, or this script ends
             code = None
