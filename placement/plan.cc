@@ -107,19 +107,31 @@ struct Placed {
   std::vector<Stage> stages;
 };
 
-// Under Objective::kAuto: the pipeline of the fewest stages that costs at most kAutoMargin of the
-// best one. Empty: the best one has the fewest.
-std::optional<std::vector<Stage>> with_fewest_stages(const Problem& problem,
-                                                     const std::vector<Stage>& best,
-                                                     Effort effort) {
-  if (problem.objective != Objective::kAuto || problem.stages != 0) return std::nullopt;
+// Whether the nodes' memory has room for kAutoPositions. A budget for KV does not count: what it
+// keeps of a node's memory, more pipelines keep as well.
+bool has_room(Problem problem, const std::vector<Stage>& stages) {
+  for (Node& node : problem.nodes) node.kv_budget_bytes = Node().kv_budget_bytes;
+  return predict(problem, even_out(problem, stages)).kv_tokens >= kAutoPositions;
+}
+
+// Under Objective::kAuto, of the pipelines that cost at most kAutoMargin of the best one: that of
+// the fewest stages with room for kAutoPositions, or where none has so much, of the fewest stages.
+std::vector<Stage> with_fewest_stages(const Problem& problem, std::vector<Stage> best,
+                                      Effort effort) {
+  if (problem.objective != Objective::kAuto || problem.stages != 0) return best;
   const double most = kAutoMargin * cost_seconds(problem, best);
+  const std::size_t stages_most = std::min<std::size_t>(problem.nodes.size(), problem.layers());
+  std::vector<Stage> fewest;
   Problem fixed = problem;
-  for (fixed.stages = 1; fixed.stages < best.size(); ++fixed.stages) {
-    auto found = search(fixed, 0, effort);
-    if (found && cost_seconds(problem, *found) <= most) return found;
+  for (fixed.stages = 1; fixed.stages <= stages_most; ++fixed.stages) {
+    auto found = fixed.stages == best.size() ? best : search(fixed, 0, effort);
+    const bool is_near = found && cost_seconds(problem, *found) <= most;
+    if (!is_near && fixed.stages > best.size()) break;  // further stages cost more
+    if (!is_near) continue;
+    if (has_room(problem, *found)) return *std::move(found);
+    if (fewest.empty()) fewest = *std::move(found);
   }
-  return std::nullopt;
+  return fewest;
 }
 
 Result<Placed> placed(const Problem& problem, Effort effort) {
@@ -133,8 +145,8 @@ Result<Placed> placed(const Problem& problem, Effort effort) {
       if (groups) return Placed{nodes, numbered_as(nodes, even_out(part, std::move(*groups)))};
     }
     if (!found) continue;
-    if (auto fewer = with_fewest_stages(part, *stages, effort)) stages = std::move(fewer);
-    return Placed{nodes, numbered_as(nodes, even_out(part, *std::move(stages)))};
+    std::vector<Stage> fewest = with_fewest_stages(part, *std::move(stages), effort);
+    return Placed{nodes, numbered_as(nodes, even_out(part, std::move(fewest)))};
   }
   return no_placement(problem);
 }

@@ -16,13 +16,14 @@
 
 #include "base/check.h"
 #include "base/ids.h"
+#include "base/limits.h"
 #include "base/result.h"
 
 namespace hearth::placement {
 
 enum class Objective : std::uint8_t {
-  // The fewest stages with which a single stream is within kAutoMargin of the best. The remaining
-  // nodes form more pipelines or are spares.
+  // The fewest stages with which a single stream is within kAutoMargin of the best and KV has room
+  // for kAutoPositions. The remaining nodes form more pipelines or are spares.
   kAuto,
   kLatency,     // maximise the tokens a second of a single stream
   kThroughput,  // maximise those of all streams together
@@ -41,6 +42,10 @@ constexpr std::string_view name_of(Objective objective) {
 // Under kAuto a pipeline with fewer stages may take this factor of the best one's seconds. A
 // running plan is replaced only by one that gains more than this factor.
 constexpr double kAutoMargin = 1.1;
+
+// Eight requests of the usual length, or one long conversation of an agent. Two GPUs may hold a
+// model with next to no room for KV; more pipelines of such pairs have no more for any request.
+constexpr std::uint64_t kAutoPositions = 8 * limits::kDefaultMaxTokens;
 
 // What sequences keep in layers.
 struct KvBytes {

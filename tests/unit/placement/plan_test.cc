@@ -77,6 +77,33 @@ TEST(PlanTest, AutoTakesTheFewestStagesWithinItsMargin) {
   EXPECT_EQ(plan->size(), 2U);
 }
 
+TEST(PlanTest, AutoLeavesRoomForKv) {
+  Problem problem = cards(4, 500'000);
+  problem.model = {std::vector<std::uint64_t>(8, 100'000), 0, 0, 1'000, 1};
+  problem.objective = Objective::kAuto;
+  const auto stages = [&] {
+    const auto plan = placement::place(problem);
+    return plan.ok() ? plan->size() : 0;
+  };
+  // Two cards have room for 25,000 positions, three for 66,666.
+  EXPECT_EQ(stages(), 3U);
+  for (Node& node : problem.nodes) node.memory_bytes = 600'000;
+  EXPECT_EQ(stages(), 2U);
+  // A budget is the owner's choice.
+  for (Node& node : problem.nodes) node.kv_budget_bytes = 50'000;
+  EXPECT_EQ(stages(), 2U);
+  // Where no pipeline has so much room, and where a further hop costs more than a tenth.
+  for (Node& node : problem.nodes) node.memory_bytes = 410'000;
+  problem.nodes.resize(2);
+  problem.links.resize(4);
+  EXPECT_EQ(stages(), 2U);
+  problem = cards(4, 500'000);
+  problem.model = {std::vector<std::uint64_t>(8, 100'000), 0, 0, 1'000, 1};
+  problem.links.assign(16, {2e-3, 1e9});
+  problem.objective = Objective::kAuto;
+  EXPECT_EQ(stages(), 2U);
+}
+
 TEST(PlanTest, ThroughputTakesBoth) {
   Problem problem = cards(2);
   problem.objective = Objective::kThroughput;
