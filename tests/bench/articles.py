@@ -93,13 +93,17 @@ def client(api, model, tokens, streams):
             raise RuntimeError(f"{answer.status}, {len(answer.times)} tokens: {answer.error}")
     begin = max(answer.times[0] for answer in answers)
     end = min(answer.times[-1] for answer in answers)
+    if end <= begin:
+        raise RuntimeError("some ended before others began: ask for more --tokens or fewer --streams")
     inside = sum(bisect.bisect_right(answer.times, end) - bisect.bisect_right(answer.times, begin)
                  for answer in answers)
     print(json.dumps([inside, end - begin]))
 
 
 def figures_of(gpu):
-    """Of the catalogue."""
+    """Of the catalogue, or of a .json file."""
+    if gpu.endswith(".json"):
+        return json.loads(pathlib.Path(gpu).read_text())
     for path in (root / "cli/plan/catalogue/files").glob("*.toml"):
         entry = tomllib.loads(path.read_text()).get("card", {}).get(gpu)
         if entry:
@@ -212,10 +216,13 @@ class Cluster:
 
     def foreseen(self, megabits, streams):
         """Tokens/s of all streams by the catalogue's figures, with the layout that runs; a pipeline has a
-        step more under way than stages."""
+        step more under way than stages. Nothing for a GPU that the catalogue does not have."""
+        if self.options.gpu.endswith(".json"):
+            return None
         ranks = 1 if self.layout == "pipeline" else int(self.layout)
         stages = self.options.count // ranks
-        link = f"{megabits / 1000:g}g".replace(".", "g")
+        whole, _, part = f"{megabits / 1000:g}".partition(".")  # "1g", "2g5"
+        link = whole + "g" + part
         batch = -(-streams // (stages + 1))
         plan = json.loads(self.good(
             "plan", self.options.shape, "--gpus", f"{self.options.count}x{self.options.gpu}", "--quant",
