@@ -47,10 +47,10 @@ class Joiner(machines.Machine):
         return self.counter(8)
 
     def events(self, kind):
-        """What the worker said with --json."""
+        """What the worker said with --json, in whole lines: one may be half written."""
         found = []
-        for line in self.log().splitlines():
-            if line.startswith("{"):
+        for line in self.log().splitlines(keepends=True):
+            if line.startswith("{") and line.endswith("}\n"):
                 event = json.loads(line)
                 if event["event"] == kind:
                     found.append(event)

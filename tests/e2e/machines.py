@@ -101,7 +101,11 @@ class Machine:
         """A server is one alone unless the words say otherwise."""
         if words[0] == "serve" and "--local-workers" not in words:
             words += ("--local-workers", "0")
+        text = self.log()
         with open(self.log_path, "ab") as log:
+            if text and not text.endswith("\n"):
+                log.write(b"\n")  # the last process was killed within a line
+                log.flush()
             self.process = subprocess.Popen(self.wire.words(self.name, swarm.HEARTH, *words),
                                             stdout=log, stderr=log, env=self.environment())
 

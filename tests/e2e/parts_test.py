@@ -169,7 +169,8 @@ class Joined(cluster.Cluster):
             events = {}
             for name in ("attic", "den"):
                 lines = pathlib.Path(self.folder(f"{name}-{served.parent.name}.out")).read_text()
-                said = [json.loads(line) for line in lines.splitlines() if line.startswith("{")]
+                said = [json.loads(line) for line in lines.splitlines()
+                        if line.startswith("{") and line.endswith("}")]
                 events[name] = [event for event in said if event["event"] == "held"][-1]
             self.assertEqual(events["attic"]["in_place"], str(held))
             self.assertEqual(events["den"]["in_place"], "")
