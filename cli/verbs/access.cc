@@ -55,7 +55,7 @@ void add_access_verbs(CLI::App& app, Action& action) {
                    "least level of nodes that see its prompts; a request can only raise it")
       ->envname("HEARTH_KEY_MIN_LEVEL")
       ->check(level_text());
-  create->add_flag("--admin", made->admin, "may also read state and metrics")
+  create->add_flag("--admin", made->admin, "may also read status and manage the swarm")
       ->envname("HEARTH_KEY_ADMIN");
 
   add_key_verb(*key, "list", "List all keys, without their secrets", action, run_key_list)
