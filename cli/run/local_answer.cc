@@ -34,6 +34,7 @@ class LocalAnswerer final : public Answerer {
     local.threads =
         options.threads > 0 ? options.threads : std::max(1U, std::thread::hardware_concurrency());
     local.memory_bytes = options.memory_bytes;
+    local.whole_context = true;
     local.draft_rows = options.no_speculation ? 0 : limits::kDraftRows;
     TRY(self->device_,
         open_device(options.device, *file, spec, whole_model(spec), [&](std::string_view text) {

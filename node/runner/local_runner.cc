@@ -44,6 +44,13 @@ Result<std::vector<LayerRange>> layers_of(const model::ModelSpec& spec,
   return options.layers;
 }
 
+std::size_t kv_bytes(const model::ModelSpec& spec, const LocalOptions& options) {
+  if (!options.whole_context) return options.kv_budget_bytes;
+  const std::uint64_t pages = pages_for(spec.context, kernels::kPageTokens);
+  return std::max<std::size_t>(options.kv_budget_bytes,
+                               kv_budget_of(spec, {0, spec.layers}, pages, 1));
+}
+
 }  // namespace
 
 LocalRunner::LocalRunner(const model::ModelSpec& spec, const LocalOptions& options,
@@ -187,7 +194,7 @@ Result<std::unique_ptr<LocalRunner>> LocalRunner::load(std::shared_ptr<const mod
   // Every stage gets the pages and states that one stage of all layers would have.
   EngineOptions whole;
   whole.layers = {0, spec.layers};
-  whole.kv_budget_bytes = options.kv_budget_bytes;
+  whole.kv_budget_bytes = kv_bytes(spec, options);
   whole.sequences = options.sequences;
   TRY(const KvShare kv, kv_asked(spec, whole));
   std::vector<EngineOptions> engine_options;

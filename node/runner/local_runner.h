@@ -26,9 +26,11 @@ struct LocalOptions {
   std::uint32_t threads = 1;
   bool pin = false;                         // kernels/thread_pins.h
   std::size_t kv_budget_bytes = 512 << 20;  // over all stages
-  std::uint32_t sequences = 0;              // as EngineOptions'
-  std::uint64_t memory_bytes = 0;           // over all stages; 0: what the machine has
-  std::uint64_t replay_bytes = 0;           // over all stages; as EngineOptions::replay_bytes
+  // Also KV for a sequence of the model's whole context, or as much of it as memory holds.
+  bool whole_context = false;
+  std::uint32_t sequences = 0;     // as EngineOptions'
+  std::uint64_t memory_bytes = 0;  // over all stages; 0: what the machine has
+  std::uint64_t replay_bytes = 0;  // over all stages; as EngineOptions::replay_bytes
   std::uint32_t batch_rows = 512;
   std::uint32_t prefill_rows = 128;
   std::uint32_t batches_in_flight = 1;  // BatcherOptions' of the same names

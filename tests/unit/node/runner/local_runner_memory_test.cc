@@ -4,6 +4,7 @@
 #include "model/synthetic.h"
 #include "node/engine/stage_memory.h"
 #include "node/runner/local_runner.h"
+#include "proto/split.h"
 
 namespace hearth::node {
 namespace {
@@ -63,6 +64,46 @@ TEST(LocalRunnerMemory, StagesOfUnequalLayersHaveThePagesOfOneStage) {
     }
     local.kv_budget_bytes = kv_budget_of(spec, {0, spec.layers}, 1, 1) - 1;
     EXPECT_FALSE(LocalRunner::load(file, local).ok()) << family;
+  }
+}
+
+// A KV budget of one page: one sequence of the whole context has room, and not a position more,
+// while memory has it; else as much as it has.
+TEST(LocalRunnerMemory, OneSequenceMayTakeTheWholeContext) {
+  model::SyntheticOptions made;
+  made.context = 512 * kernels::kPageTokens;
+  const Bytes bytes = model::synthetic_model_bytes(made).value();
+  const auto file = model::GgufFile::parse(bytes, "tiny").value();
+  const model::ModelSpec spec = model::ModelSpec::read(*file).value();
+  const auto refusal = [&](const LocalOptions& local, std::uint32_t pages) {
+    auto runner = LocalRunner::load(file, local);
+    if (!runner.ok()) return runner.error().message;
+    SequenceOpen open;
+    open.prompt_tokens = pages * kernels::kPageTokens - 1;
+    open.sampling.max_tokens = 1;
+    const Status done =
+        (*runner)->submit(open, std::vector<TokenId>(open.prompt_tokens, TokenId{1}), {});
+    return done.ok() ? "" : done.error().message;
+  };
+  for (const std::uint32_t stages : {1U, 2U}) {
+    LocalOptions local;
+    local.stages = stages;
+    local.batch_rows = 16;
+    local.kv_budget_bytes = kv_budget_of(spec, {0, spec.layers}, 1, 1);
+    EXPECT_NE(refusal(local, 2).find("take 2 KV pages, 1 of 1 are free"), std::string::npos);
+    local.whole_context = true;
+    EXPECT_EQ(refusal(local, 512), "");
+    std::uint64_t rest = kProcessBytes;
+    for (const LayerRange layers : split_layers(spec.layers, stages)) {
+      EngineOptions each;
+      each.layers = layers;
+      each.batch_rows = 16;
+      rest += stage_memory(*file, spec, each)->least();
+    }
+    local.memory_bytes = rest;
+    const std::string said = refusal(local, 512);
+    EXPECT_NE(said.find("take 512 KV pages"), std::string::npos) << said;
+    EXPECT_EQ(refusal(local, limits::kDefaultMaxTokens / kernels::kPageTokens), "");
   }
 }
 
