@@ -1,6 +1,8 @@
 #include "node/assignment.h"
 
 #include <algorithm>
+#include <cmath>
+#include <utility>
 
 #include "base/limits.h"
 #include "proto/fixed_field.h"
@@ -55,6 +57,32 @@ Status read_group(const control::v1::Assign& assign, Assignment& assignment) {
   return ok_status();
 }
 
+// A stage and a link are parts of the ring.
+Status check_times(const std::string& rows, double ring, double stage, double link) {
+  const std::string times = "times of " + rows + ": ";
+  for (const auto& [part, seconds] : {std::pair("ring", ring), {"stage", stage}, {"link", link}}) {
+    REQUIRE(std::isfinite(seconds) && seconds >= 0.0, times, part,
+            " must be a number of seconds, at least 0");
+    REQUIRE(seconds <= ring, times, part, " is longer than the ring, of which it is a part");
+  }
+  REQUIRE(stage > 0.0, times, "stage is 0 seconds; it must be more");
+  return ok_status();
+}
+
+Result<std::optional<placement::StepTimes>> read_times(const control::v1::Assign& assign) {
+  if (!assign.has_times()) return std::optional<placement::StepTimes>();
+  const control::v1::StepTimes& given = assign.times();
+  REQUIRE(given.batch_rows() >= 2 && given.batch_rows() <= limits::kBatchRows,
+          "times.batch_rows is ", given.batch_rows(), "; it must be 2 to ", limits::kBatchRows);
+  placement::StepTimes times{assign.stages(), given.batch_rows()};
+  times.ring = {given.ring_seconds(), given.ring_batch_seconds()};
+  times.stage = {given.stage_seconds(), given.stage_batch_seconds()};
+  times.link = {given.link_seconds(), given.link_batch_seconds()};
+  TRY_VOID(check_times("one row", times.ring.one, times.stage.one, times.link.one));
+  TRY_VOID(check_times("a batch", times.ring.batch, times.stage.batch, times.link.batch));
+  return std::optional(times);
+}
+
 }  // namespace
 
 Result<Assignment> read_assignment(const control::v1::Assign& assign, std::uint32_t model_layers) {
@@ -77,6 +105,7 @@ Result<Assignment> read_assignment(const control::v1::Assign& assign, std::uint3
   TRY_VOID(check_layers(assignment, model_layers));
   TRY_VOID(check_range("batch_rows", assignment.batch_rows, limits::kBatchRows));
   TRY_VOID(check_range("batches_in_flight", assignment.batches_in_flight, limits::kStages + 1));
+  TRY(assignment.times, read_times(assign));
   if (assign.itl_target_milliseconds() != 0) {
     TRY_VOID(check_range("itl_target_milliseconds", assign.itl_target_milliseconds(),
                          limits::kItlTargetMilliseconds));

@@ -10,6 +10,7 @@
 #include "base/crypto.h"
 #include "base/ids.h"
 #include "base/result.h"
+#include "placement/steps.h"
 #include "proto/control.pb.h"
 
 namespace hearth::node {
@@ -32,10 +33,11 @@ struct Assignment {
   std::string previous_node;
   std::string coordinator_address;  // dialled by the last stage
   std::uint32_t batch_rows = 0;
-  std::uint32_t batches_in_flight = 0;
-  std::optional<Duration> itl_target;  // nothing: the batcher's default
-  std::uint32_t protocol = 0;          // known to all stages and the coordinator
-  std::optional<Hash256> model;        // as its receipts name it; nothing: no receipts
+  std::uint32_t batches_in_flight = 0;        // at most
+  std::optional<placement::StepTimes> times;  // nothing: unmeasured
+  std::optional<Duration> itl_target;         // nothing: the batcher's default
+  std::uint32_t protocol = 0;                 // known to all stages and the coordinator
+  std::optional<Hash256> model;               // as its receipts name it; nothing: no receipts
 
   std::vector<AssignedRank> group;  // rank 0 first; empty: this worker alone
   std::uint32_t rank = 0;           // of this worker in the group; rank 0 has the stage's links

@@ -96,10 +96,10 @@ class StageNode {
 
 static_assert(limits::kBatchRows >= 2, "a batch has more than one row");
 
-double at_rows(const RowSeconds& seconds, double rows, std::uint32_t batch_rows) {
-  const double share = (rows - 1.0) / (static_cast<double>(batch_rows) - 1.0);
-  // A batch measured as quicker than one row is noise.
-  return seconds.one + std::max(0.0, seconds.batch - seconds.one) * share;
+// Until each of `steps` steps of `rows` rows is back.
+double round_seconds(const StepTimes& times, std::uint32_t steps, double rows) {
+  const StepSeconds seconds = times.at(rows);
+  return std::max(seconds.ring, steps * seconds.slowest);
 }
 
 // Of all sequences, as a stage shares its budget between pages and states
@@ -243,6 +243,26 @@ double ring_seconds(const Problem& problem, const std::vector<Stage>& stages, do
   return seconds;
 }
 
+StepTimes step_times(const Problem& problem, const std::vector<Stage>& stages) {
+  const auto of_rows = [&](const auto& seconds) {
+    return RowSeconds{seconds(1.0), seconds(problem.batch_rows)};
+  };
+  const auto slowest = [&](const auto& seconds) {
+    double most = 0.0;
+    for (std::size_t i = 0; i < stages.size(); ++i) most = std::max(most, seconds(i));
+    return most;
+  };
+  StepTimes times{static_cast<std::uint32_t>(stages.size()), problem.batch_rows};
+  times.ring = of_rows([&](double rows) { return ring_seconds(problem, stages, rows); });
+  times.stage = of_rows([&](double rows) {
+    return slowest([&](std::size_t i) { return stage_seconds(problem, stages[i], rows); });
+  });
+  times.link = of_rows([&](double rows) {
+    return slowest([&](std::size_t i) { return bytes_seconds(problem, stages, i, rows); });
+  });
+  return times;
+}
+
 double pace_seconds(const Problem& problem, const std::vector<Stage>& stages, double rows) {
   double pace = ring_seconds(problem, stages, rows) / static_cast<double>(stages.size() + 1);
   for (std::size_t i = 0; i < stages.size(); ++i) {
@@ -259,11 +279,15 @@ double cost_seconds(const Problem& problem, const std::vector<Stage>& stages) {
 
 Prediction predict(const Problem& problem, const std::vector<Stage>& stages) {
   Prediction prediction;
-  prediction.tokens_per_second = 1.0 / ring_seconds(problem, stages, 1.0);
+  const StepTimes times = step_times(problem, stages);
+  prediction.tokens_per_second = 1.0 / times.ring.one;
+  prediction.streams = problem.batch_rows * (times.stages + 1);
+  const std::uint32_t steps = steps_of_sequences(times, prediction.streams);
   prediction.all_tokens_per_second =
-      problem.batch_rows / pace_seconds(problem, stages, problem.batch_rows);
-  prediction.streams = problem.batch_rows * static_cast<std::uint32_t>(stages.size() + 1);
-  prediction.prompt_tokens_per_second = kPromptRows / pace_seconds(problem, stages, kPromptRows);
+      prediction.streams / round_seconds(times, steps, double{1.0} * prediction.streams / steps);
+  const std::uint32_t prompt_steps = steps_of_rows(times, kPromptRows);
+  prediction.prompt_tokens_per_second =
+      kPromptRows * prompt_steps / round_seconds(times, prompt_steps, kPromptRows);
   prediction.kv_tokens = std::numeric_limits<std::uint64_t>::max();
   for (const Stage& stage : stages) {
     prediction.kv_tokens = std::min(prediction.kv_tokens, kv_room(problem, stage));

@@ -18,6 +18,7 @@
 #include "base/ids.h"
 #include "base/limits.h"
 #include "base/result.h"
+#include "placement/steps.h"
 
 namespace hearth::placement {
 
@@ -98,15 +99,10 @@ struct Model {
   double mean_read_bytes() const;
 };
 
-struct RowSeconds {
-  double one = 0.0;    // of a step of one row
-  double batch = 0.0;  // of a step of Problem::batch_rows rows
-};
-
 struct Node {
   std::string name;
   double step_seconds = 0.0;       // of every step, whatever its rows and layers
-  RowSeconds layer;                // of a layer of mean size
+  RowSeconds layer;                // of a layer of mean size, `batch` of Problem::batch_rows rows
   RowSeconds head;                 // of the last stage alone: norm, head and sampling
   std::uint64_t memory_bytes = 0;  // for weights and KV
   // The part of memory_bytes that KV may take.
@@ -176,7 +172,10 @@ double bytes_seconds(const Problem& problem, const std::vector<Stage>& stages, s
 
 // Seconds of a step of `rows` rows, once round the ring.
 double ring_seconds(const Problem& problem, const std::vector<Stage>& stages, double rows);
-// Seconds between two steps of `rows` rows, with S + 1 steps in flight.
+// The same by rows, with the seconds on the slowest stage or link.
+StepTimes step_times(const Problem& problem, const std::vector<Stage>& stages);
+// Seconds between two steps of `rows` rows, with S + 1 steps in flight: the load for which a search
+// compares pipelines.
 double pace_seconds(const Problem& problem, const std::vector<Stage>& stages, double rows);
 // Seconds that the objective minimises: the ring of one row, or the pace of a batch.
 double cost_seconds(const Problem& problem, const std::vector<Stage>& stages);
@@ -184,7 +183,7 @@ double cost_seconds(const Problem& problem, const std::vector<Stage>& stages);
 struct Prediction {
   double tokens_per_second = 0.0;         // of one stream with a short context
   double all_tokens_per_second = 0.0;     // of `streams` streams together
-  std::uint32_t streams = 0;              // S + 1 steps of batch_rows
+  std::uint32_t streams = 0;              // S + 1 times batch_rows
   double prompt_tokens_per_second = 0.0;  // of a long prompt alone
   std::uint64_t kv_tokens = 0;            // positions that the fullest stage holds
 };

@@ -20,6 +20,18 @@ constexpr std::uint32_t kPageTokensMost = 65'536;
 
 std::uint32_t room_of(const Node& node) { return node.status.layers_most - 1; }  // 0: any number
 
+void set_times(const placement::StepTimes& times, control::v1::Assign& assign) {
+  assign.set_batches_in_flight(placement::steps_at_most(times));
+  control::v1::StepTimes& given = *assign.mutable_times();
+  given.set_batch_rows(times.batch_rows);
+  given.set_ring_seconds(times.ring.one);
+  given.set_ring_batch_seconds(times.ring.batch);
+  given.set_stage_seconds(times.stage.one);
+  given.set_stage_batch_seconds(times.stage.batch);
+  given.set_link_seconds(times.link.one);
+  given.set_link_batch_seconds(times.link.batch);
+}
+
 bool has_room(const Node& node, const LayerRange& layers) {
   return room_of(node) >= layers.size() - 1;
 }
@@ -282,6 +294,7 @@ Pipeline& Pipelines::begin(const Placed& placed) {
           {node.status.name, node.link, node.status.rank_address, group[rank].part});
     }
   }
+  pipeline.times = placing_.times_of(placed);
   return pipeline;
 }
 
@@ -372,6 +385,7 @@ control::v1::Assign Pipelines::assign_message(const Pipeline& pipeline, Seat sea
   assign.set_coordinator_address(coordinator_address);
   assign.set_batch_rows(options_.batch_rows);
   assign.set_batches_in_flight(stages + 1);
+  if (pipeline.times) set_times(*pipeline.times, assign);
   assign.set_itl_target_milliseconds(static_cast<std::uint32_t>(options_.itl_target.count()));
   if (pipeline.model) assign.set_model(to_field(pipeline.model->bytes));
   std::uint32_t protocol = protocol_version();

@@ -77,9 +77,10 @@ struct Pipeline {
   std::uint32_t sequences = limits::kRunningSequences;  // the smallest number of the ready stages
   // Whether stages keep pages of ended sequences: where sequences keep a state, none does.
   bool keeps_prefixes = true;
-  std::optional<Hash256> model;      // as receipts name it; nothing: no receipts
-  std::vector<std::string> foreign;  // why `model` is absent: nodes of other builds
-  std::optional<StepId> last_step;   // latest step that the last stage answered
+  std::optional<placement::StepTimes> times;  // of its steps; nothing: unmeasured
+  std::optional<Hash256> model;               // as receipts name it; nothing: no receipts
+  std::vector<std::string> foreign;           // why `model` is absent: nodes of other builds
+  std::optional<StepId> last_step;            // latest step that the last stage answered
 
   bool all_ready() const;
   bool is_ready(Seat seat) const;

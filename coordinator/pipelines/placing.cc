@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cmath>
 #include <limits>
 #include <map>
 #include <utility>
@@ -46,6 +47,16 @@ bool linked(const Problem& problem, const std::vector<Stage>& stages) {
     if (problem.link(stages[i].node, next).bytes_per_second <= 0.0) return false;
   }
   return true;
+}
+
+bool ranks_linked(const Problem& problem, const std::vector<Stage>& stages) {
+  return std::ranges::all_of(stages, [&](const Stage& stage) {
+    return std::ranges::all_of(stage.group, [&](const placement::Rank& from) {
+      return std::ranges::all_of(stage.group, [&](const placement::Rank& to) {
+        return from == to || problem.link(from.node, to.node).bytes_per_second > 0.0;
+      });
+    });
+  });
 }
 
 // The stages that are loaded, with each gap between them filled by one node, in every way.
@@ -382,6 +393,32 @@ Problem Placing::problem_of(const std::vector<Node*>& nodes) const {
     }
   }
   return is_auto() ? placement::with_alike_figures(std::move(problem)) : problem;
+}
+
+std::optional<placement::StepTimes> Placing::times_of(const Placed& placed) const {
+  if (!options_.placement) return std::nullopt;
+  std::vector<Node*> nodes;
+  std::vector<Stage> stages;
+  for (std::size_t i = 0; i < placed.layers.size(); ++i) {
+    Stage& stage = stages.emplace_back();
+    stage.node = static_cast<std::uint32_t>(nodes.size());
+    stage.layers = placed.layers[i];
+    if (!placed.has_group(i)) nodes.push_back(placed.nodes[i]);
+    for (std::size_t rank = 0; placed.has_group(i) && rank < placed.groups[i].size(); ++rank) {
+      stage.group.push_back(
+          {static_cast<std::uint32_t>(nodes.size()), placed.groups[i][rank].part});
+      nodes.push_back(placed.groups[i][rank].node);
+    }
+  }
+  const bool measured = std::ranges::all_of(
+      nodes, [](const Node* node) { return node->status.measured.has_value(); });
+  if (!measured) return std::nullopt;
+  const Problem problem = pool_.problem_of(nodes);
+  if (!linked(problem, stages) || !ranks_linked(problem, stages)) return std::nullopt;
+  const placement::StepTimes times = placement::step_times(problem, stages);
+  const bool usable = times.stage.one > 0.0 && std::isfinite(times.ring.one) &&
+                      times.stage.batch > 0.0 && std::isfinite(times.ring.batch);
+  return usable ? std::optional(times) : std::nullopt;
 }
 
 std::optional<Placed> Placing::kept(const std::vector<Node*>& nodes, double most) const {

@@ -73,6 +73,8 @@ class Placing {
   // Why the last successful choose() left a node out; for a later node, what the free nodes wait
   // for. Empty while hopes().
   std::string why_spare(const std::string& node) const;
+  // The times of the steps of this pipeline. Nothing: a node or link of it is unmeasured.
+  std::optional<placement::StepTimes> times_of(const Placed& placed) const;
   // Which of these nodes may form groups, as placement::Problem has it; empty: groups are off, or
   // these are more nodes than limits::kExactNodes.
   std::vector<std::uint32_t> islands_of(const std::vector<const Node*>& nodes) const;

@@ -162,10 +162,17 @@ void Stage::on_assign(const control::v1::Assign& assign) {
   serving_.emplace();
   serving_->assignment = *assignment;
   if (assignment->is_first() && assignment->leads()) {
-    serving_->batcher.emplace(BatcherOptions{
-        epoch, assignment->batch_rows, std::min(kPrefillRows, assignment->batch_rows),
-        assignment->batches_in_flight, options_.draft_rows, options_.draft, assignment->itl_target,
-        options_.draft_model != nullptr && assignment->protocol >= kProtocolDraftModel});
+    BatcherOptions batching{epoch,
+                            assignment->batch_rows,
+                            std::min(kPrefillRows, assignment->batch_rows),
+                            assignment->batches_in_flight,
+                            options_.draft_rows,
+                            options_.draft,
+                            assignment->itl_target};
+    batching.draft_model =
+        options_.draft_model != nullptr && assignment->protocol >= kProtocolDraftModel;
+    batching.times = assignment->times;
+    serving_->batcher.emplace(batching);
   } else if (options_.draft_model != nullptr) {
     options_.draft_model->unload([] {});
   }

@@ -38,6 +38,16 @@ std::uint8_t flag_of(DraftKind kind) {
   return 0;
 }
 
+// While no answer waits, steps carry prompts alone.
+std::uint32_t steps_wanted(const BatcherOptions& options, std::uint32_t answers) {
+  const std::uint32_t most = options.batches_in_flight;
+  if (!options.times) return most;
+  const std::uint32_t wanted = answers > 0
+                                   ? placement::steps_of_sequences(*options.times, answers)
+                                   : placement::steps_of_rows(*options.times, options.prefill_rows);
+  return std::min(wanted, most);
+}
+
 std::string name_of(SequenceId sequence) { return "sequence " + std::to_string(sequence.value); }
 
 }  // namespace
@@ -61,6 +71,7 @@ bool Batcher::SeenIds::insert(std::uint64_t id) {
 
 Batcher::Batcher(const BatcherOptions& options)
     : options_(options),
+      most_in_flight_(options.batches_in_flight),
       pace_(options.itl_target, options.prefill_rows, options.batches_in_flight) {
   INVARIANT(options.batch_rows > 0 && options.prefill_rows > 0 && options.batches_in_flight > 0,
             "a batcher whose bounds are zero never sends anything");
@@ -296,7 +307,7 @@ std::size_t Batcher::draft_room(const Sequence& sequence, Position first) const 
       std::uint64_t{sequence.open.prompt_tokens} + sequence.open.sampling.max_tokens - 1;
   const std::uint64_t left = end > first ? end - first : 0;
   const std::uint64_t in_window = limits::kWindowPositions - 1 - first % limits::kWindowPositions;
-  const std::uint64_t steps = options_.batches_in_flight;
+  const std::uint64_t steps = most_in_flight_;
   return std::min({left, in_window, steps * options_.draft_rows});
 }
 
@@ -397,9 +408,9 @@ bool Batcher::ask_model(Sequence& sequence) {
   if (model_loaded_ && unread <= kUnreadTokens) {
     const std::size_t room = draft_room(sequence, sequence.next + 1);
     const std::size_t most = std::min<std::size_t>(room, limits::kDraftRows);
-    plan = options_.draft_model_plan ? *options_.draft_model_plan
-                                     : model_drafts_.plan(costs_, options_.batches_in_flight - 1,
-                                                          sequence.drafts.odds, most);
+    plan = options_.draft_model_plan
+               ? *options_.draft_model_plan
+               : model_drafts_.plan(costs_, most_in_flight_ - 1, sequence.drafts.odds, most);
     plan.count = static_cast<std::uint32_t>(std::min<std::size_t>(plan.count, most));
     if (plan.count == 0) return false;
   }
@@ -525,7 +536,7 @@ void Batcher::add_drafts(StepBatch& batch, Sequence& sequence, std::uint32_t cou
 
 // Stages are idle: fewer sequences decode than steps may be in flight, and no prompt waits.
 bool Batcher::may_go_further() const {
-  return decoding() < options_.batches_in_flight && prompts_[0].empty() && prompts_[1].empty();
+  return decoding() < most_in_flight_ && prompts_[0].empty() && prompts_[1].empty();
 }
 
 void Batcher::add_further_drafts(StepBatch& batch) {
@@ -581,7 +592,7 @@ void Batcher::add_row(StepBatch& batch, Sequence& sequence, TokenId token, bool 
 // An equal share of the decoding sequences, so that as many are left for every other step that
 // travels. All of them wait for a token: none waits longer than one round of the ring.
 void Batcher::add_decode_rows(StepBatch& batch) {
-  const std::uint32_t steps = options_.batches_in_flight;
+  const std::uint32_t steps = most_in_flight_;
   const std::uint32_t share = decoding() / steps + (decoding() % steps != 0 ? 1 : 0);
   const std::uint32_t most = std::min(share, options_.batch_rows);
   std::vector<SequenceId> decoded;
@@ -690,7 +701,10 @@ void Batcher::add_ends(StepBatch& batch) {
 }
 
 std::optional<StepBatch> Batcher::next() {
-  if (in_flight_.size() >= options_.batches_in_flight) return std::nullopt;
+  most_in_flight_ = steps_wanted(options_, decoding());
+  INVARIANT(most_in_flight_ > 0 && most_in_flight_ <= options_.batches_in_flight,
+            "no more steps are in flight than every stage takes");
+  if (in_flight_.size() >= most_in_flight_) return std::nullopt;
   StepBatch batch;
   batch.epoch = options_.epoch;
   batch.step = StepId(next_step_);

@@ -2,10 +2,10 @@
 // from the last stage and starts the next step without the coordinator.
 //
 // Continuous batching: a sequence joins at the next step after it was submitted and leaves at the
-// step after its end. At most `batches_in_flight` steps travel at once (stages + 1); decode rows
-// are shared evenly between them; prompt chunks fill the rest of a step's rows and never delay a
-// decode row. While answers are generated, the target for the time between two tokens limits the
-// chunks (prompt_pace.h).
+// step after its end. As many steps travel at once as keep the pipeline busy (placement/steps.h);
+// decode rows are shared evenly between them; prompt chunks fill the rest of a step's rows and
+// never delay a decode row. While answers are generated, the target for the time between two tokens
+// limits the chunks (prompt_pace.h).
 //
 // The oldest and the shortest waiting prompt take turns, step by step: a short one never waits for
 // another client's long one, and the oldest has every other step. Background and interactive
@@ -48,6 +48,7 @@
 #include "node/runner/draft_policy.h"
 #include "node/runner/prompt_pace.h"
 #include "node/runner/token_lookup.h"
+#include "placement/steps.h"
 #include "proto/step.h"
 
 namespace hearth::node {
@@ -56,7 +57,7 @@ struct BatcherOptions {
   Epoch epoch;
   std::uint32_t batch_rows = 512;       // rows of one step at most
   std::uint32_t prefill_rows = 128;     // prompt rows of one step at most
-  std::uint32_t batches_in_flight = 2;  // steps sent and not yet answered
+  std::uint32_t batches_in_flight = 2;  // steps sent and not yet answered, at most
   // Maximum drafts of a sequence in one step, up to limits::kDraftRows; 0: no drafts.
   std::uint32_t draft_rows = 0;
   // For tests: drafts of the token at `position` and of later ones, instead of a lookup; all are
@@ -70,6 +71,9 @@ struct BatcherOptions {
   // For tests: the number of drafts to ask for after every token, and whether the step leaves
   // before they are made. Nothing: as is fastest.
   std::optional<ModelDrafts::Plan> draft_model_plan = {};
+  // From which follows how many steps are in flight, by the rows that there are. Nothing: always
+  // batches_in_flight.
+  std::optional<placement::StepTimes> times = {};
 };
 
 class Batcher {
@@ -239,6 +243,7 @@ class Batcher {
   std::deque<SequenceOpen> cancelled_;    // before their first row: opened and released in one step
   std::deque<Release> releases_;
   std::deque<StepInFlight> in_flight_;
+  std::uint32_t most_in_flight_ = 1;  // now
   StepCosts costs_;
   ModelDrafts model_drafts_;
   DraftAsks asks_;

@@ -6,6 +6,7 @@
 #include "base/check.h"
 #include "base/limits.h"
 #include "placement/estimate/memory.h"
+#include "placement/steps.h"
 
 namespace hearth::placement {
 namespace {
@@ -158,6 +159,17 @@ CardMemory memory_of(const EstimateInput& setup, const Layout& layout) {
   return memory;
 }
 
+// Steps that share one row of each of `served` sequences.
+std::uint64_t flying(const EstimateInput& setup, const Layout& layout, std::uint64_t served) {
+  const std::uint64_t least = steps_in_flight(layout.stages);
+  if (layout.stages == 1 || served <= least) return std::min(least, served);
+  const auto most = static_cast<std::uint32_t>(std::min<std::uint64_t>(kMostSteps, served));
+  return steps_that_share(layout.stages, most, [&](std::uint32_t steps) {
+    const Round round = round_of(setup, layout, static_cast<double>(served) / steps);
+    return StepSeconds{round.seconds(), round.slowest};
+  });
+}
+
 Bound bound_of(const Round& round) {
   const double most = std::max({round.reading, round.computing, round.sending, round.waiting});
   if (most == round.reading) return Bound::kBandwidth;
@@ -245,7 +257,7 @@ Estimate estimate(const EstimateInput& setup, const Layout& layout) {
   result.users = layout.replicas * running;
   result.alone = 1.0 / round_of(setup, layout, 1.0).seconds();
   // With few users there are fewer steps, and then each has fewer rows.
-  const double in_flight = static_cast<double>(std::min(steps, served));
+  const double in_flight = static_cast<double>(flying(setup, layout, served));
   const Round round = round_of(setup, layout, static_cast<double>(served) / in_flight);
   const double period = std::max(round.seconds(), in_flight * round.slowest);
   result.per_user = 1.0 / period;

@@ -106,7 +106,8 @@ double reserved_bytes(const EstimateInput& setup);
 double row_bytes(const Shape& shape);
 bool is_f32(const EstimateInput& setup);  // else weights are multiplied at the FP16 or INT8 rate
 
-// Step batches of a pipeline that are in flight at once.
+// Step batches whose rows are the users of a pipeline: those in flight where links are short
+// (placement/steps.h).
 std::uint32_t steps_in_flight(std::uint32_t stages);
 
 // Seconds in which `ranks` GPUs sum their partial activations of `bytes` (an all-reduce). Each

@@ -215,8 +215,8 @@ class Cluster:
         return plan["pipelines"][0]["tokens_per_second"] * self.options.dilation
 
     def foreseen(self, megabits, streams):
-        """Tokens/s of all streams by the catalogue's figures, with the layout that runs; a pipeline has a
-        step more under way than stages. Nothing for a GPU that the catalogue does not have."""
+        """Tokens/s of all streams by the catalogue's figures, with the layout that runs; a pipeline has
+        users for a batch more than stages. Nothing for a GPU that the catalogue does not have."""
         if self.options.gpu.endswith(".json"):
             return None
         ranks = 1 if self.layout == "pipeline" else int(self.layout)

@@ -2,7 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <functional>
+#include <limits>
 #include <string>
 
 #include "base/limits.h"
@@ -50,6 +52,55 @@ TEST(Assignment, ReadsWhatFits) {
   const auto target = read_assignment(paced, 6);
   ASSERT_TRUE(target.ok());
   EXPECT_EQ(target->itl_target, std::chrono::minutes(1));
+}
+
+void set_times(control::v1::Assign& assign, double ring, double stage, double link) {
+  control::v1::StepTimes& times = *assign.mutable_times();
+  times.set_batch_rows(16);
+  times.set_ring_seconds(ring);
+  times.set_ring_batch_seconds(2.0 * ring);
+  times.set_stage_seconds(stage);
+  times.set_stage_batch_seconds(2.0 * stage);
+  times.set_link_seconds(link);
+  times.set_link_batch_seconds(2.0 * link);
+}
+
+TEST(Assignment, ReadsTheTimesOfSteps) {
+  control::v1::Assign assign = good();
+  EXPECT_FALSE(read_assignment(assign, 6)->times.has_value());
+  set_times(assign, 0.5, 0.25, 0.0);
+  const auto read = read_assignment(assign, 6);
+  ASSERT_TRUE(read.ok()) << read.error().message;
+  ASSERT_TRUE(read->times.has_value());
+  EXPECT_EQ(read->times->stages, 3u);
+  EXPECT_EQ(read->times->batch_rows, 16u);
+  EXPECT_DOUBLE_EQ(read->times->ring.batch, 1.0);
+  EXPECT_DOUBLE_EQ(read->times->stage.one, 0.25);
+}
+
+TEST(Assignment, RefusesTimesThatAreNoTimes) {
+  const auto refused = [](double ring, double stage, double link) {
+    return refusal([&](auto& a) { set_times(a, ring, stage, link); });
+  };
+  const double huge = std::numeric_limits<double>::infinity();
+  EXPECT_EQ(refused(1e300, 1e-300, 1e300), "");
+  const auto says = [&](const std::string& said, const std::string& what) {
+    EXPECT_NE(said.find(what), std::string::npos) << said;
+  };
+  says(refused(huge, 0.1, 0.1), "ring must be a number of seconds");
+  says(refused(std::nan(""), 0.1, 0.1), "ring must be a number of seconds");
+  says(refused(0.1, 0.2, 0.1), "times of one row: stage is longer than the ring");
+  says(refused(0.1, 0.0, 0.1), "stage is 0 seconds");
+  says(refused(0.1, std::nan(""), 0.1), "stage must be a number of seconds");
+  says(refused(0.1, 0.1, -1.0), "link must be a number of seconds, at least 0");
+  says(refused(0.1, 0.1, 0.2), "link is longer than the ring");
+  for (const std::uint32_t rows : {0u, 1u, limits::kBatchRows + 1}) {
+    const std::string said = refusal([&](auto& a) {
+      set_times(a, 1.0, 0.1, 0.1);
+      a.mutable_times()->set_batch_rows(rows);
+    });
+    EXPECT_NE(said.find("times.batch_rows is " + std::to_string(rows)), std::string::npos) << said;
+  }
 }
 
 TEST(Assignment, RefusesWhatDoesNotAndNamesIt) {

@@ -111,9 +111,28 @@ TEST(ProblemTest, APredictionIsTheseFigures) {
   const Prediction prediction = predict(problem, kHalves);
   EXPECT_DOUBLE_EQ(prediction.tokens_per_second, 1.0 / ring_seconds(problem, kHalves, 1.0));
   EXPECT_DOUBLE_EQ(prediction.all_tokens_per_second, 11.0 / 8.7);
+  EXPECT_DOUBLE_EQ(prediction.prompt_tokens_per_second,
+                   128.0 / pace_seconds(problem, kHalves, 128.0));
   EXPECT_EQ(prediction.streams, 33U);
   // a: (1000 - 250) / 4 positions, b: (1000 - 270) / 4.
   EXPECT_EQ(prediction.kv_tokens, 182U);
+}
+
+// Three steps of eleven rows would leave the second stage idle for two thirds of the time.
+TEST(ProblemTest, MoreStepsInFlightHideALongLink) {
+  Problem problem = small();
+  problem.links[1].delay_seconds = 40.0;
+  const StepTimes times = step_times(problem, kHalves);
+  EXPECT_DOUBLE_EQ(times.at(5.0).ring, ring_seconds(problem, kHalves, 5.0));
+  EXPECT_DOUBLE_EQ(times.at(5.0).slowest, stage_seconds(problem, kHalves[1], 5.0));
+  const std::uint32_t steps = steps_of_sequences(times, 33);
+  EXPECT_GT(steps, 3U);
+  const Prediction prediction = predict(problem, kHalves);
+  const double with_three = 33.0 / ring_seconds(problem, kHalves, 11.0);
+  EXPECT_DOUBLE_EQ(
+      prediction.all_tokens_per_second,
+      33.0 / std::max(times.at(33.0 / steps).ring, steps * times.at(33.0 / steps).slowest));
+  EXPECT_GT(prediction.all_tokens_per_second, with_three);
 }
 
 TEST(ProblemTest, RoomIsForWeightsAndTheKvThatIsWanted) {

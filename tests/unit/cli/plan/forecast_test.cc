@@ -155,14 +155,15 @@ TEST(Forecast, ShowsEveryLayoutAndWhatHearthDoesNotRun) {
   EXPECT_EQ(json["setup"]["gpu"], "rtx4090");
 }
 
-// 2,400 tokens/s at 5 tokens/s a user over 1 Gbit/s with FP16 weights.
+// 2,400 tokens/s at 5 tokens/s a user over 1 Gbit/s with FP16 weights, with eight steps in flight.
+// Here the users of nine are divided between more, so each gets a little more.
 TEST(Forecast, PredictsTheArticlesPipelineOverASlowLink) {
   const auto forecast = make_forecast("llama2-70b", options_of("8xrtx4090", "1G", "f16", 57), 1);
   ASSERT_TRUE(forecast.ok());
   const placement::Estimate& pipeline = forecast->estimates.front();
   EXPECT_EQ(pipeline.layout, (placement::Layout{8, 1, 1}));
   EXPECT_GT(pipeline.total, 2400.0);
-  EXPECT_NEAR(pipeline.per_user, 5.0, 0.2);
+  EXPECT_NEAR(pipeline.per_user, 5.33, 0.02);
 }
 
 TEST(Forecast, WeightsWithoutRoomForOneUsersContextDoNotFit) {

@@ -93,6 +93,33 @@ TEST_F(PlacingGroupsTest, FarNodesAreStages) {
   EXPECT_EQ(registry.find("b")->status.ranks, 1u);
 }
 
+TEST_F(PlacingGroupsTest, TheStepsInFlightFollowTheLinks) {
+  add("a", 400);
+  add("b", 400);
+  settle(40e-3);  // ten times what a stage takes of one row
+  EXPECT_EQ(formed(), "a 0-4; b 4-8; ");
+  ASSERT_TRUE(last->times.has_value());
+  EXPECT_NEAR(last->times->ring.one, 2 * 4e-3 + 2 * 40e-3, 1e-4);
+  EXPECT_DOUBLE_EQ(last->times->stage.batch, 8e-3);
+  const auto assign = pipelines.assign_message(*last, {0, 0}, "coordinator:1");
+  EXPECT_EQ(assign.batches_in_flight(), 23u);
+  EXPECT_DOUBLE_EQ(assign.times().ring_seconds(), last->times->ring.one);
+  EXPECT_DOUBLE_EQ(assign.times().stage_batch_seconds(), 8e-3);
+}
+
+TEST_F(PlacingGroupsTest, UnmeasuredStepsAreAsManyAsStagesAndOne) {
+  options.ranks = 1;
+  options.placement->objective = placement::Objective::kAuto;
+  add("a", 400);
+  add("b", 400);
+  pass(20);
+  EXPECT_EQ(formed(), "a 0-4; b 4-8; ");
+  EXPECT_FALSE(last->times.has_value());
+  const auto assign = pipelines.assign_message(*last, {0, 0}, "coordinator:1");
+  EXPECT_EQ(assign.batches_in_flight(), 3u);
+  EXPECT_FALSE(assign.has_times());
+}
+
 TEST_F(PlacingGroupsTest, OffFormsNone) {
   options.ranks = 1;
   add("a");

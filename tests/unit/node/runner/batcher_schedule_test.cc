@@ -35,6 +35,21 @@ struct Model {
   std::uint64_t step = 0;
   std::uint32_t flying = 0;
 
+  std::uint32_t most_flying(std::uint32_t decoding) const {
+    if (!options.times) return options.batches_in_flight;
+    std::uint32_t steps = options.times->stages + 1;
+    const auto seconds_of = [&](std::uint32_t count) {
+      const double rows = decoding == 0 ? options.prefill_rows : 1.0 * decoding / count;
+      return options.times->at(std::max(1.0, rows));
+    };
+    const auto one_more = [&] {
+      if (decoding > 0)
+        return (steps + 1) * seconds_of(steps + 1).slowest <= seconds_of(steps + 1).ring;
+      return (steps - 0.8) * seconds_of(steps).slowest < seconds_of(steps).ring;
+    };
+    while (steps < 64 && one_more()) ++steps;
+    return std::min(steps, options.batches_in_flight);
+  }
   One* find(std::uint64_t id) {
     for (One& one : live) {
       if (one.id == id) return &one;
@@ -51,17 +66,18 @@ struct Model {
   // "open", "row" and "release" in the order of a batch.
   std::vector<std::string> next() {
     std::vector<std::string> rows, opens, releases;
-    if (flying == options.batches_in_flight) return {};
+    std::uint32_t decoding = 0;
+    for (const One& one : live) decoding += one.sent >= one.prompt ? 1 : 0;
+    const std::uint32_t most = most_flying(decoding);
+    if (flying >= most) return {};
     const auto row = [&](One& one) {
       const bool sample = one.sent + 1 >= one.prompt;
       rows.push_back("row " + std::to_string(one.id) + " " + std::to_string(one.sent) +
                      (sample ? " sample" : ""));
       ++one.sent;
     };
-    std::uint32_t decoding = 0;
-    for (const One& one : live) decoding += one.sent >= one.prompt ? 1 : 0;
     std::uint32_t share = 0;
-    while (share * options.batches_in_flight < decoding) ++share;
+    while (share * most < decoding) ++share;
     while (!ready.empty() && rows.size() < std::min(share, options.batch_rows)) {
       row(*find(ready.front()));
       ready.erase(ready.begin());
@@ -172,6 +188,15 @@ TEST(BatcherSchedule, EveryStepIsTheOneThatTheRulesName) {
     options.batch_rows = 1 + static_cast<std::uint32_t>(random.next() % 20);
     options.prefill_rows = 1 + static_cast<std::uint32_t>(random.next() % options.batch_rows);
     options.batches_in_flight = 1 + static_cast<std::uint32_t>(random.next() % 5);
+    if (seed % 2 == 1) {
+      const auto millisecond = [&] { return 1e-3 * static_cast<double>(1 + random.next() % 9); };
+      options.times.emplace();
+      options.times->stages = 1 + static_cast<std::uint32_t>(random.next() % 3);
+      options.times->stage = {millisecond(), millisecond()};
+      options.times->link = {0.0, millisecond()};
+      options.times->ring = {4.0 * options.times->stage.one, 60e-3};
+      options.batches_in_flight = placement::steps_at_most(*options.times);
+    }
     Batcher batcher(options);
     Model model;
     model.options = options;
@@ -203,6 +228,34 @@ TEST(BatcherSchedule, EveryStepIsTheOneThatTheRulesName) {
       ASSERT_EQ(batcher.steps_in_flight(), ring.size());
     }
   }
+}
+
+// Over a link that is long for its stages: more steps, with fewer rows each.
+TEST(BatcherSchedule, StepsInFlightFollowTheTimesOfTheirRows) {
+  BatcherOptions options{kEpoch, 512, 64, 40};
+  options.times.emplace();
+  options.times->stages = 4;
+  options.times->stage = {10e-3, 10e-3};
+  options.times->ring = {160e-3, 160e-3};  // 16 steps
+  Batcher batcher(options);
+  for (std::uint64_t id = 1; id <= 32; ++id) ASSERT_TRUE(batcher.submit(submit_of(id, 1)).ok());
+  const auto first = batcher.next();
+  ASSERT_TRUE(first.has_value());
+  EXPECT_EQ(first->rows.size(), 32U);  // prompts
+  StepTokens tokens{first->epoch, first->step, {}, {}};
+  for (const BatchRow& row : first->rows) {
+    SampledToken token;
+    token.sequence = row.sequence;
+    token.position = row.position + 1;
+    tokens.tokens.push_back(token);
+  }
+  ASSERT_TRUE(batcher.on_tokens(tokens).ok());
+  std::uint32_t steps = 0;
+  while (const auto batch = batcher.next()) {
+    EXPECT_EQ(batch->rows.size(), 2U);
+    ++steps;
+  }
+  EXPECT_EQ(steps, 16U);
 }
 
 TEST(BatcherSchedule, APromptWaitsForNoMoreThanItsOwnLengthOfTheBackground) {
