@@ -44,11 +44,14 @@ Result<std::vector<LayerRange>> layers_of(const model::ModelSpec& spec,
   return options.layers;
 }
 
-std::size_t kv_bytes(const model::ModelSpec& spec, const LocalOptions& options) {
-  if (!options.whole_context) return options.kv_budget_bytes;
+// With KV for one sequence of the whole context.
+LocalOptions with_whole_context(const model::ModelSpec& spec, LocalOptions options) {
   const std::uint64_t pages = pages_for(spec.context, kernels::kPageTokens);
-  return std::max<std::size_t>(options.kv_budget_bytes,
-                               kv_budget_of(spec, {0, spec.layers}, pages, 1));
+  options.kv_budget_bytes = std::max<std::size_t>(options.kv_budget_bytes,
+                                                  kv_budget_of(spec, {0, spec.layers}, pages, 1));
+  if (options.sequences == 0) options.sequences = 1;
+  options.whole_context = false;
+  return options;
 }
 
 }  // namespace
@@ -187,6 +190,10 @@ std::size_t LocalRunner::weight_bytes() const {
 Result<std::unique_ptr<LocalRunner>> LocalRunner::load(std::shared_ptr<const model::GgufFile> file,
                                                        const LocalOptions& options) {
   TRY(const model::ModelSpec spec, model::ModelSpec::read(*file));
+  if (options.whole_context) {
+    auto larger = load(file, with_whole_context(spec, options));
+    if (larger.ok() || larger.error().code != ErrorCode::kNoCapacity) return larger;
+  }
   REQUIRE(options.stages >= 1 && options.stages <= spec.layers, options.stages, " stages for ",
           spec.layers, " layers");
   REQUIRE(options.prefill_rows >= 1, "prefill rows are 0");
@@ -194,7 +201,7 @@ Result<std::unique_ptr<LocalRunner>> LocalRunner::load(std::shared_ptr<const mod
   // Every stage gets the pages and states that one stage of all layers would have.
   EngineOptions whole;
   whole.layers = {0, spec.layers};
-  whole.kv_budget_bytes = kv_bytes(spec, options);
+  whole.kv_budget_bytes = options.kv_budget_bytes;
   whole.sequences = options.sequences;
   TRY(const KvShare kv, kv_asked(spec, whole));
   std::vector<EngineOptions> engine_options;

@@ -26,7 +26,7 @@ struct LocalOptions {
   std::uint32_t threads = 1;
   bool pin = false;                         // kernels/thread_pins.h
   std::size_t kv_budget_bytes = 512 << 20;  // over all stages
-  // Also KV for a sequence of the model's whole context, or as much of it as memory holds.
+  // Also KV for one sequence of the model's whole context, or as much of it as memory holds.
   bool whole_context = false;
   std::uint32_t sequences = 0;     // as EngineOptions'
   std::uint64_t memory_bytes = 0;  // over all stages; 0: what the machine has

@@ -67,6 +67,55 @@ TEST(LocalRunnerMemory, StagesOfUnequalLayersHaveThePagesOfOneStage) {
   }
 }
 
+// A stage needs the KV of 128 pages where its budget has room for them. A model of which the usual
+// budget holds fewer still loads on a machine that holds no more.
+TEST(LocalRunnerMemory, TheWholeContextRefusesNoLoad) {
+  model::SyntheticOptions made;
+  made.context = 512 * kernels::kPageTokens;
+  const Bytes bytes = model::synthetic_model_bytes(made).value();
+  const auto file = model::GgufFile::parse(bytes, "tiny").value();
+  const model::ModelSpec spec = model::ModelSpec::read(*file).value();
+  EngineOptions engine;
+  engine.layers = {0, spec.layers};
+  engine.batch_rows = 16;
+  engine.kv_budget_bytes = kv_budget_of(spec, engine.layers, 3, 1);
+  LocalOptions local;
+  local.batch_rows = 16;
+  local.kv_budget_bytes = engine.kv_budget_bytes;
+  local.memory_bytes = kProcessBytes + stage_memory(*file, spec, engine)->least();
+  for (const bool whole : {false, true}) {
+    local.whole_context = whole;
+    const auto runner = LocalRunner::load(file, local);
+    EXPECT_TRUE(runner.ok()) << runner.error().message;
+  }
+  local.memory_bytes -= 1;
+  EXPECT_FALSE(LocalRunner::load(file, local).ok());
+}
+
+// States have their room beside the pages: one sequence has one.
+TEST(LocalRunnerMemory, TheWholeContextHasOneState) {
+  model::SyntheticOptions made;
+  made.family = "qwen35";
+  made.layers = 4;
+  made.attention_every = 2;
+  made.context = 64 * kernels::kPageTokens;
+  const Bytes bytes = model::synthetic_model_bytes(made).value();
+  const auto file = model::GgufFile::parse(bytes, "tiny").value();
+  const model::ModelSpec spec = model::ModelSpec::read(*file).value();
+  LocalOptions local;
+  local.batch_rows = 16;
+  local.kv_budget_bytes = kv_budget_of(spec, {0, spec.layers}, 1, 1);
+  local.whole_context = true;
+  const auto runner = LocalRunner::load(file, local);
+  ASSERT_TRUE(runner.ok()) << runner.error().message;
+  SequenceOpen open;
+  open.prompt_tokens = 64 * kernels::kPageTokens - 1;
+  open.sampling.max_tokens = 1;
+  const Status done =
+      (*runner)->submit(open, std::vector<TokenId>(open.prompt_tokens, TokenId{1}), {});
+  EXPECT_TRUE(done.ok()) << done.error().message;
+}
+
 // A KV budget of one page: one sequence of the whole context has room, and not a position more,
 // while memory has it; else as much as it has.
 TEST(LocalRunnerMemory, OneSequenceMayTakeTheWholeContext) {
