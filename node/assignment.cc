@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <utility>
 
 #include "base/limits.h"
 #include "proto/fixed_field.h"
@@ -57,15 +56,12 @@ Status read_group(const control::v1::Assign& assign, Assignment& assignment) {
   return ok_status();
 }
 
-// A stage and a link are parts of the ring.
-Status check_times(const std::string& rows, double ring, double stage, double link) {
-  const std::string times = "times of " + rows + ": ";
-  for (const auto& [part, seconds] : {std::pair("ring", ring), {"stage", stage}, {"link", link}}) {
-    REQUIRE(std::isfinite(seconds) && seconds >= 0.0, times, part,
-            " must be a number of seconds, at least 0");
-    REQUIRE(seconds <= ring, times, part, " is longer than the ring, of which it is a part");
+Status check_seconds_of(const char* rows, double ring, double part) {
+  for (const double seconds : {ring, part}) {
+    REQUIRE(std::isfinite(seconds) && seconds >= 0.0, "times of ", rows,
+            ": they must be numbers of seconds, at least 0");
   }
-  REQUIRE(stage > 0.0, times, "stage is 0 seconds; it must be more");
+  REQUIRE(part <= ring, "times of ", rows, ": a part is longer than the ring");
   return ok_status();
 }
 
@@ -74,12 +70,20 @@ Result<std::optional<placement::StepTimes>> read_times(const control::v1::Assign
   const control::v1::StepTimes& given = assign.times();
   REQUIRE(given.batch_rows() >= 2 && given.batch_rows() <= limits::kBatchRows,
           "times.batch_rows is ", given.batch_rows(), "; it must be 2 to ", limits::kBatchRows);
+  const std::uint32_t parts = 2 * assign.stages() - 1;
+  REQUIRE(given.part_seconds_size() == static_cast<int>(parts) &&
+              given.part_batch_seconds_size() == static_cast<int>(parts),
+          "times have ", given.part_seconds_size(), " and ", given.part_batch_seconds_size(),
+          " parts; the stages and their links are ", parts);
   placement::StepTimes times{assign.stages(), given.batch_rows()};
   times.ring = {given.ring_seconds(), given.ring_batch_seconds()};
-  times.stage = {given.stage_seconds(), given.stage_batch_seconds()};
-  times.link = {given.link_seconds(), given.link_batch_seconds()};
-  TRY_VOID(check_times("one row", times.ring.one, times.stage.one, times.link.one));
-  TRY_VOID(check_times("a batch", times.ring.batch, times.stage.batch, times.link.batch));
+  for (int i = 0; i < given.part_seconds_size(); ++i) {
+    const placement::RowSeconds part{given.part_seconds(i), given.part_batch_seconds(i)};
+    TRY_VOID(check_seconds_of("one row", times.ring.one, part.one));
+    TRY_VOID(check_seconds_of("a batch", times.ring.batch, part.batch));
+    times.parts.push_back(part);
+  }
+  REQUIRE(times.at(1.0).slowest > 0.0, "times of one row: every part is 0; one must be more");
   return std::optional(times);
 }
 

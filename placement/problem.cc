@@ -247,19 +247,15 @@ StepTimes step_times(const Problem& problem, const std::vector<Stage>& stages) {
   const auto of_rows = [&](const auto& seconds) {
     return RowSeconds{seconds(1.0), seconds(problem.batch_rows)};
   };
-  const auto slowest = [&](const auto& seconds) {
-    double most = 0.0;
-    for (std::size_t i = 0; i < stages.size(); ++i) most = std::max(most, seconds(i));
-    return most;
-  };
   StepTimes times{static_cast<std::uint32_t>(stages.size()), problem.batch_rows};
   times.ring = of_rows([&](double rows) { return ring_seconds(problem, stages, rows); });
-  times.stage = of_rows([&](double rows) {
-    return slowest([&](std::size_t i) { return stage_seconds(problem, stages[i], rows); });
-  });
-  times.link = of_rows([&](double rows) {
-    return slowest([&](std::size_t i) { return bytes_seconds(problem, stages, i, rows); });
-  });
+  for (std::size_t i = 0; i < stages.size(); ++i) {
+    times.parts.push_back(
+        of_rows([&](double rows) { return stage_seconds(problem, stages[i], rows); }));
+    if (i + 1 == stages.size()) break;
+    times.parts.push_back(
+        of_rows([&](double rows) { return bytes_seconds(problem, stages, i, rows); }));
+  }
   return times;
 }
 

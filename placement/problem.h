@@ -2,8 +2,8 @@
 //
 // Seconds of a stage are linear in its layers (a step's fixed cost, each layer by the bytes it
 // reads, the head on the last stage) and in its rows between one row and a batch. A row of one
-// stream travels the ring: it waits for every stage and every link. With many streams a pipeline of
-// S stages has S + 1 steps in flight, and the slowest stage or link sets the pace.
+// stream travels the ring: it waits for every stage and every link. With many streams several steps
+// are in flight (placement/steps.h), and the slowest stage or link sets the pace.
 //
 // A stage is computed by one node, or by a group of them (placement/groups.h).
 #pragma once
@@ -172,7 +172,7 @@ double bytes_seconds(const Problem& problem, const std::vector<Stage>& stages, s
 
 // Seconds of a step of `rows` rows, once round the ring.
 double ring_seconds(const Problem& problem, const std::vector<Stage>& stages, double rows);
-// The same by rows, with the seconds on the slowest stage or link.
+// The same by rows, with the seconds of each stage and link.
 StepTimes step_times(const Problem& problem, const std::vector<Stage>& stages);
 // Seconds between two steps of `rows` rows, with S + 1 steps in flight: the load for which a search
 // compares pipelines.

@@ -1,14 +1,15 @@
 // How many step batches a pipeline has in flight: as many as keep its slowest part at work.
 //
-// A step is `ring` seconds under way and occupies the slowest stage or link for `slowest` of them,
-// so that ring / slowest steps keep that part at work (Little's law). S stages of equal time need
-// S where the links are short, and have S + 1, because a step may be late. While a step is on a
-// long link it occupies no stage, so a pipeline over long links needs more steps. No pipeline has
-// fewer than S + 1.
+// The parts of a pipeline are its stages and the links between them. A step is `ring` seconds under
+// way and occupies the slowest part for `slowest` of them, so ring / slowest steps keep that part
+// at work (Little's law). Over short links that are as many steps as stages, and one more makes up
+// for a step that is late. The delay of a link occupies no part, so a pipeline over long links
+// needs more steps. No pipeline has fewer than its stages and one.
 #pragma once
 
 #include <algorithm>
 #include <cstdint>
+#include <vector>
 
 #include "base/check.h"
 #include "base/limits.h"
@@ -32,7 +33,7 @@ inline double at_rows(const RowSeconds& seconds, double rows, std::uint32_t batc
 
 struct StepSeconds {
   double ring = 0.0;     // once round the ring
-  double slowest = 0.0;  // on the slowest stage or link
+  double slowest = 0.0;  // on the slowest part
 };
 
 // Of the steps of one pipeline, by their rows.
@@ -40,19 +41,20 @@ struct StepTimes {
   std::uint32_t stages = 1;
   std::uint32_t batch_rows = 2;  // of RowSeconds::batch; at least 2
   RowSeconds ring = {};
-  RowSeconds stage = {};  // on the slowest stage
-  RowSeconds link = {};   // on the slowest link, without its delay
+  std::vector<RowSeconds> parts = {};  // at least one
 
   StepSeconds at(double rows) const {
-    const double slowest =
-        std::max(at_rows(stage, rows, batch_rows), at_rows(link, rows, batch_rows));
-    return {at_rows(ring, rows, batch_rows), slowest};
+    StepSeconds seconds{at_rows(ring, rows, batch_rows), 0.0};
+    for (const RowSeconds& part : parts) {
+      seconds.slowest = std::max(seconds.slowest, at_rows(part, rows, batch_rows));
+    }
+    return seconds;
   }
 };
 
-// Where steps share rows: the most steps, from S + 1 to `most`, for which the slowest part has time
-// within a round. `seconds_of`(steps) returns the StepSeconds of each of so many steps. With fewer,
-// each has more rows and takes longer; with more, they wait for each other, and each reads the
+// For steps that share rows: the most steps, from S + 1 to `most`, for which the slowest part has
+// time within a round. `seconds_of`(steps) returns the StepSeconds of each of so many steps. Fewer
+// steps have more rows each and take longer. More steps wait for each other, and each reads the
 // weights again.
 template <typename SecondsOf>
 std::uint32_t steps_that_share(std::uint32_t stages, std::uint32_t most,
@@ -67,34 +69,30 @@ std::uint32_t steps_that_share(std::uint32_t stages, std::uint32_t most,
   return steps;
 }
 
-// One row of each of `sequences` sequences.
-inline std::uint32_t steps_of_sequences(const StepTimes& times, std::uint32_t sequences) {
+// One row of each of `sequences` sequences; a step has at most `rows` of them.
+inline std::uint32_t steps_of_sequences(const StepTimes& times, std::uint32_t sequences,
+                                        std::uint32_t rows = limits::kBatchRows) {
+  INVARIANT(rows >= 1, "a step has room for a row");
   return steps_that_share(times.stages, kMostSteps, [&](std::uint32_t steps) {
-    return times.at(std::max(1.0, static_cast<double>(sequences) / steps));
+    return times.at(std::clamp(static_cast<double>(sequences) / steps, 1.0, double{1.0} * rows));
   });
 }
 
-// Steps of `rows` rows each, however many there are, as of a prompt: the slowest part never waits.
+// For steps of `rows` rows each, as of a long prompt: so many that the slowest part never waits.
 inline std::uint32_t steps_of_rows(const StepTimes& times, double rows) {
-  constexpr double kSpare = 0.8;  // of a step; links of 0.2 of the slowest part need no further one
+  constexpr double kSpare = 0.8;  // below 1: short links add a little to the ring, and no step
   const StepSeconds seconds = times.at(rows);
   std::uint32_t steps = times.stages + 1;
   while (steps < kMostSteps && (steps - kSpare) * seconds.slowest < seconds.ring) ++steps;
   return steps;
 }
 
-// The most steps of any rows: of one row, of the most rows, or of those that take as long on the
-// slowest link as on the slowest stage. Between these, more rows need ever more steps, or ever
-// fewer.
+// The most that steps_of_rows() returns for any rows.
 inline std::uint32_t steps_at_most(const StepTimes& times) {
-  std::uint32_t most =
-      std::max(steps_of_rows(times, 1.0), steps_of_rows(times, limits::kBatchRows));
-  const auto growth = [](const RowSeconds& seconds) {
-    return std::max(0.0, seconds.batch - seconds.one);
-  };
-  const double nearer = growth(times.link) - growth(times.stage);
-  const double rows = 1.0 + (times.stage.one - times.link.one) / nearer * (times.batch_rows - 1.0);
-  if (rows > 1.0 && rows < limits::kBatchRows) most = std::max(most, steps_of_rows(times, rows));
+  std::uint32_t most = 0;
+  for (std::uint32_t rows = 1; rows <= limits::kBatchRows; ++rows) {
+    most = std::max(most, steps_of_rows(times, rows));
+  }
   return most;
 }
 

@@ -23,7 +23,7 @@ namespace hearth {
 // The version of frames and control messages. Two programs use the newest version of the older one,
 // if the newer one still supports it, so a swarm is updated machine by machine. Their canonical
 // arithmetic must be equal.
-inline constexpr std::uint32_t kProtocolVersion = 13;
+inline constexpr std::uint32_t kProtocolVersion = 14;
 inline constexpr std::uint32_t kProtocolOldest = 9;   // the oldest that this program speaks
 inline constexpr std::uint32_t kProtocolOrders = 10;  // from this one on, workers take a HostOrder
 // From this one on, stages and coordinator take drafts of a draft model (DraftKind::kModel).
@@ -32,6 +32,8 @@ inline constexpr std::uint32_t kProtocolDraftModel = 11;
 inline constexpr std::uint32_t kProtocolMeet = 12;
 // From this one on, also the punched ones.
 inline constexpr std::uint32_t kProtocolPunch = 13;
+// From this one on, a first stage follows Assign.times.
+inline constexpr std::uint32_t kProtocolStepTimes = 14;
 // kProtocolVersion; a test may link a later one.
 std::uint32_t protocol_version();
 inline constexpr std::size_t kFrameHeaderBytes = 16;

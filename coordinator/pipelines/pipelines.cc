@@ -26,10 +26,10 @@ void set_times(const placement::StepTimes& times, control::v1::Assign& assign) {
   given.set_batch_rows(times.batch_rows);
   given.set_ring_seconds(times.ring.one);
   given.set_ring_batch_seconds(times.ring.batch);
-  given.set_stage_seconds(times.stage.one);
-  given.set_stage_batch_seconds(times.stage.batch);
-  given.set_link_seconds(times.link.one);
-  given.set_link_batch_seconds(times.link.batch);
+  for (const placement::RowSeconds& part : times.parts) {
+    given.add_part_seconds(part.one);
+    given.add_part_batch_seconds(part.batch);
+  }
 }
 
 bool has_room(const Node& node, const LayerRange& layers) {
@@ -385,7 +385,6 @@ control::v1::Assign Pipelines::assign_message(const Pipeline& pipeline, Seat sea
   assign.set_coordinator_address(coordinator_address);
   assign.set_batch_rows(options_.batch_rows);
   assign.set_batches_in_flight(stages + 1);
-  if (pipeline.times) set_times(*pipeline.times, assign);
   assign.set_itl_target_milliseconds(static_cast<std::uint32_t>(options_.itl_target.count()));
   if (pipeline.model) assign.set_model(to_field(pipeline.model->bytes));
   std::uint32_t protocol = protocol_version();
@@ -394,6 +393,8 @@ control::v1::Assign Pipelines::assign_message(const Pipeline& pipeline, Seat sea
     protocol = std::min(protocol, node == nullptr ? kProtocolOldest : node->status.protocol);
   });
   assign.set_protocol(protocol);
+  // An older first stage would always have the most steps in flight.
+  if (pipeline.times && protocol >= kProtocolStepTimes) set_times(*pipeline.times, assign);
   const Member& member = pipeline.members[stage];
   if (member.others.empty()) return assign;
   assign.set_rank(seat.rank);

@@ -416,8 +416,9 @@ std::optional<placement::StepTimes> Placing::times_of(const Placed& placed) cons
   const Problem problem = pool_.problem_of(nodes);
   if (!linked(problem, stages) || !ranks_linked(problem, stages)) return std::nullopt;
   const placement::StepTimes times = placement::step_times(problem, stages);
-  const bool usable = times.stage.one > 0.0 && std::isfinite(times.ring.one) &&
-                      times.stage.batch > 0.0 && std::isfinite(times.ring.batch);
+  const placement::StepSeconds one = times.at(1.0);
+  const placement::StepSeconds batch = times.at(times.batch_rows);
+  const bool usable = one.slowest > 0.0 && std::isfinite(one.ring) && std::isfinite(batch.ring);
   return usable ? std::optional(times) : std::nullopt;
 }
 

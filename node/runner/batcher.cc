@@ -38,14 +38,17 @@ std::uint8_t flag_of(DraftKind kind) {
   return 0;
 }
 
-// While no answer waits, steps carry prompts alone.
-std::uint32_t steps_wanted(const BatcherOptions& options, std::uint32_t answers) {
+std::uint32_t steps_with_prompts(const BatcherOptions& options) {
   const std::uint32_t most = options.batches_in_flight;
   if (!options.times) return most;
-  const std::uint32_t wanted = answers > 0
-                                   ? placement::steps_of_sequences(*options.times, answers)
-                                   : placement::steps_of_rows(*options.times, options.prefill_rows);
-  return std::min(wanted, most);
+  return std::min(placement::steps_of_rows(*options.times, options.prefill_rows), most);
+}
+
+// While no answer waits, steps carry prompts alone.
+std::uint32_t steps_wanted(const BatcherOptions& options, std::uint32_t answers) {
+  if (!options.times || answers == 0) return steps_with_prompts(options);
+  return std::min(placement::steps_of_sequences(*options.times, answers, options.batch_rows),
+                  options.batches_in_flight);
 }
 
 std::string name_of(SequenceId sequence) { return "sequence " + std::to_string(sequence.value); }
@@ -72,7 +75,7 @@ bool Batcher::SeenIds::insert(std::uint64_t id) {
 Batcher::Batcher(const BatcherOptions& options)
     : options_(options),
       most_in_flight_(options.batches_in_flight),
-      pace_(options.itl_target, options.prefill_rows, options.batches_in_flight) {
+      pace_(options.itl_target, options.prefill_rows, steps_with_prompts(options)) {
   INVARIANT(options.batch_rows > 0 && options.prefill_rows > 0 && options.batches_in_flight > 0,
             "a batcher whose bounds are zero never sends anything");
   INVARIANT(options.draft_rows <= limits::kDraftRows, "a step verifies a bounded number of drafts");

@@ -71,7 +71,7 @@ struct BatcherOptions {
   // For tests: the number of drafts to ask for after every token, and whether the step leaves
   // before they are made. Nothing: as is fastest.
   std::optional<ModelDrafts::Plan> draft_model_plan = {};
-  // From which follows how many steps are in flight, by the rows that there are. Nothing: always
+  // Of the pipeline's steps: the batcher has as many in flight as their rows need. Nothing: always
   // batches_in_flight.
   std::optional<placement::StepTimes> times = {};
 };

@@ -13,7 +13,7 @@ namespace {
 // The largest batch with which every user has the speed and a full context, and each of whose rows
 // has a user in some step; 0: none.
 std::uint32_t largest_batch(EstimateInput& setup, const Layout& layout, double per_user) {
-  const std::uint64_t steps = std::uint64_t{layout.replicas} * steps_in_flight(layout.stages);
+  const std::uint64_t steps = std::uint64_t{layout.replicas} * batches_of_users(layout.stages);
   const auto serves = [&](std::uint32_t batch) {
     setup.batch = batch;
     const Estimate found = estimate(setup, layout);

@@ -152,7 +152,7 @@ CardMemory memory_of(const EstimateInput& setup, const Layout& layout) {
   CardMemory memory;
   memory.weights =
       weight_bytes(layers * layer_parameters(shape) + outside, setup.weight_bits) / layout.ranks;
-  const double users = double{1.0} * setup.batch * steps_in_flight(layout.stages);
+  const double users = double{1.0} * setup.batch * batches_of_users(layout.stages);
   memory.kv = users * setup.context * layers * kv_bytes_int8(shape) / layout.ranks;
   memory.activations = activation_buffers(setup);
   memory.margin = margin_bytes(setup.card);
@@ -161,7 +161,7 @@ CardMemory memory_of(const EstimateInput& setup, const Layout& layout) {
 
 // Steps that share one row of each of `served` sequences.
 std::uint64_t flying(const EstimateInput& setup, const Layout& layout, std::uint64_t served) {
-  const std::uint64_t least = steps_in_flight(layout.stages);
+  const std::uint64_t least = batches_of_users(layout.stages);
   if (layout.stages == 1 || served <= least) return std::min(least, served);
   const auto most = static_cast<std::uint32_t>(std::min<std::uint64_t>(kMostSteps, served));
   return steps_that_share(layout.stages, most, [&](std::uint32_t steps) {
@@ -208,7 +208,7 @@ double reserved_bytes(const EstimateInput& setup) {
 
 double row_bytes(const Shape& shape) { return shape.hidden * kActivationBytes + kRowBytes; }
 
-std::uint32_t steps_in_flight(std::uint32_t stages) { return stages == 1 ? 1 : stages + 1; }
+std::uint32_t batches_of_users(std::uint32_t stages) { return stages == 1 ? 1 : stages + 1; }
 
 double exchange_seconds(double bytes, std::uint32_t ranks, double bytes_per_second, double delay) {
   INVARIANT(ranks >= 1 && bytes_per_second > 0.0, "ranks have a link");
@@ -242,7 +242,7 @@ Estimate estimate(const EstimateInput& setup, const Layout& layout) {
   Estimate result;
   result.layout = layout;
   result.memory = memory_of(setup, layout);
-  const std::uint64_t steps = steps_in_flight(layout.stages);
+  const std::uint64_t steps = batches_of_users(layout.stages);
   const double room = setup.card.memory_bytes - (result.memory.total() - result.memory.kv);
   result.holds_weights = room >= 0.0;
   const std::uint64_t wanted = steps * setup.batch;

@@ -4,9 +4,9 @@
 //
 // A layout has `replicas` pipelines of `stages`; each stage is a group of `ranks` cards that share
 // its layers (tensor parallelism) and exchange activations twice a layer. A pipeline of S stages
-// has S + 1 step batches in flight, as placement/problem.h says; a single stage has one. Its cards
-// stand side by side in the machines; where a group or a pipeline does not lie within one machine,
-// it uses the network.
+// has users for S + 1 step batches, and divides them between as many steps as placement/steps.h
+// says; a single stage has one step. Its cards stand side by side in the machines; where a group or
+// a pipeline does not lie within one machine, it uses the network.
 #pragma once
 
 #include <cstdint>
@@ -61,7 +61,7 @@ struct Estimate {
   Layout layout;
   CardMemory memory;
   bool holds_weights = false;
-  std::uint64_t users_wanted = 0;  // of full step batches: replicas * batch * steps in flight
+  std::uint64_t users_wanted = 0;  // replicas * batch * batches_of_users()
   // Sequences with a full context for which there is KV, at most kRunningSequences a pipeline.
   std::uint64_t users_room = 0;
   std::uint64_t users = 0;  // that run: the fewer of the two
@@ -106,9 +106,8 @@ double reserved_bytes(const EstimateInput& setup);
 double row_bytes(const Shape& shape);
 bool is_f32(const EstimateInput& setup);  // else weights are multiplied at the FP16 or INT8 rate
 
-// Step batches whose rows are the users of a pipeline: those in flight where links are short
-// (placement/steps.h).
-std::uint32_t steps_in_flight(std::uint32_t stages);
+// The full step batches whose rows are the users of a pipeline.
+std::uint32_t batches_of_users(std::uint32_t stages);
 
 // Seconds in which `ranks` GPUs sum their partial activations of `bytes` (an all-reduce). Each
 // sends all to every other, or reduces its own share and sends the sum to all, whichever is

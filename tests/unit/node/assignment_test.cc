@@ -54,15 +54,16 @@ TEST(Assignment, ReadsWhatFits) {
   EXPECT_EQ(target->itl_target, std::chrono::minutes(1));
 }
 
-void set_times(control::v1::Assign& assign, double ring, double stage, double link) {
+// Of the three stages of good(), and their two links.
+void set_times(control::v1::Assign& assign, double ring, double part, double others) {
   control::v1::StepTimes& times = *assign.mutable_times();
   times.set_batch_rows(16);
   times.set_ring_seconds(ring);
   times.set_ring_batch_seconds(2.0 * ring);
-  times.set_stage_seconds(stage);
-  times.set_stage_batch_seconds(2.0 * stage);
-  times.set_link_seconds(link);
-  times.set_link_batch_seconds(2.0 * link);
+  for (int i = 0; i < 5; ++i) {
+    times.add_part_seconds(i == 3 ? part : others);
+    times.add_part_batch_seconds(2.0 * (i == 3 ? part : others));
+  }
 }
 
 TEST(Assignment, ReadsTheTimesOfSteps) {
@@ -75,31 +76,39 @@ TEST(Assignment, ReadsTheTimesOfSteps) {
   EXPECT_EQ(read->times->stages, 3u);
   EXPECT_EQ(read->times->batch_rows, 16u);
   EXPECT_DOUBLE_EQ(read->times->ring.batch, 1.0);
-  EXPECT_DOUBLE_EQ(read->times->stage.one, 0.25);
+  EXPECT_DOUBLE_EQ(read->times->at(1.0).slowest, 0.25);
 }
 
 TEST(Assignment, RefusesTimesThatAreNoTimes) {
-  const auto refused = [](double ring, double stage, double link) {
-    return refusal([&](auto& a) { set_times(a, ring, stage, link); });
-  };
-  const double huge = std::numeric_limits<double>::infinity();
-  EXPECT_EQ(refused(1e300, 1e-300, 1e300), "");
-  const auto says = [&](const std::string& said, const std::string& what) {
+  const auto says = [](const std::string& what,
+                       const std::function<void(control::v1::Assign&)>& of) {
+    const std::string said = refusal(of);
     EXPECT_NE(said.find(what), std::string::npos) << said;
   };
-  says(refused(huge, 0.1, 0.1), "ring must be a number of seconds");
-  says(refused(std::nan(""), 0.1, 0.1), "ring must be a number of seconds");
-  says(refused(0.1, 0.2, 0.1), "times of one row: stage is longer than the ring");
-  says(refused(0.1, 0.0, 0.1), "stage is 0 seconds");
-  says(refused(0.1, std::nan(""), 0.1), "stage must be a number of seconds");
-  says(refused(0.1, 0.1, -1.0), "link must be a number of seconds, at least 0");
-  says(refused(0.1, 0.1, 0.2), "link is longer than the ring");
+  const auto with = [](double ring, double part, double others) {
+    return [=](control::v1::Assign& assign) { set_times(assign, ring, part, others); };
+  };
+  const double huge = std::numeric_limits<double>::infinity();
+  EXPECT_EQ(refusal(with(1e300, 1e-300, 1e300)), "");
+  says("times of one row: they must be numbers of seconds", with(huge, 0.1, 0.1));
+  says("they must be numbers of seconds", with(std::nan(""), 0.1, 0.1));
+  says("they must be numbers of seconds", with(0.1, std::nan(""), 0.1));
+  says("they must be numbers of seconds, at least 0", with(0.1, 0.1, -1.0));
+  says("times of one row: a part is longer than the ring", with(0.1, 0.2, 0.1));
+  says("every part is 0", with(0.1, 0.0, 0.0));
+  says("times of a batch: a part is longer", [](auto& a) {
+    set_times(a, 1.0, 0.1, 0.1);
+    a.mutable_times()->set_part_batch_seconds(4, 2.5);
+  });
+  says("times have 5 and 6 parts; the stages and their links are 5", [](auto& a) {
+    set_times(a, 1.0, 0.1, 0.1);
+    a.mutable_times()->add_part_batch_seconds(0.1);
+  });
   for (const std::uint32_t rows : {0u, 1u, limits::kBatchRows + 1}) {
-    const std::string said = refusal([&](auto& a) {
+    says("times.batch_rows is " + std::to_string(rows), [&](auto& a) {
       set_times(a, 1.0, 0.1, 0.1);
       a.mutable_times()->set_batch_rows(rows);
     });
-    EXPECT_NE(said.find("times.batch_rows is " + std::to_string(rows)), std::string::npos) << said;
   }
 }
 

@@ -9,8 +9,7 @@ namespace {
 StepTimes times_of(std::uint32_t stages, RowSeconds stage, RowSeconds wire) {
   StepTimes times{stages, 16};
   times.ring = {stages * (stage.one + wire.one), stages * (stage.batch + wire.batch)};
-  times.stage = stage;
-  times.link = wire;
+  times.parts = {stage, wire};  // the others are like these
   return times;
 }
 
@@ -26,7 +25,7 @@ TEST(StepsTest, ShortLinksNeedOneStepMoreThanStages) {
 
 TEST(StepsTest, ASlowStageNeedsNoMore) {
   StepTimes times = times_of(4, {1e-3, 1e-3}, {0.0, 0.0});
-  times.stage = {3e-3, 3e-3};
+  times.parts = {{3e-3, 3e-3}, {1e-3, 1e-3}};
   times.ring = {6e-3, 6e-3};
   EXPECT_EQ(steps_of_sequences(times, 64), 5U);
 }
@@ -35,7 +34,7 @@ TEST(StepsTest, ASlowStageNeedsNoMore) {
 TEST(StepsTest, LongLinksNeedWhatIsUnderWayOnThem) {
   const StepTimes times = times_of(4, {10e-3, 10e-3}, {30e-3, 30e-3});
   StepTimes delayed = times;
-  delayed.link = {0.0, 0.0};  // a delay occupies nothing
+  delayed.parts.pop_back();  // a delay occupies nothing
   EXPECT_EQ(steps_of_sequences(delayed, 64), 16U);
   EXPECT_EQ(steps_of_rows(delayed, 128.0), 17U);
   EXPECT_EQ(steps_of_sequences(times, 64), 5U);  // bytes occupy the link, for 30 of 40 ms
@@ -70,6 +69,23 @@ TEST(StepsTest, TheirNumberIsBounded) {
   EXPECT_EQ(steps_of_rows(times, 1.0), kMostSteps);
   const StepTimes many = times_of(100, {1e-6, 1e-6}, {1.0, 1.0});
   EXPECT_EQ(steps_of_sequences(many, 1000), 101U);
+}
+
+// The slowest of one row is not the slowest of many: a GPU with many layers, and a processor with
+// few.
+TEST(StepsTest, TheSlowestPartDependsOnTheRows) {
+  StepTimes times{2, 16};
+  times.parts = {{40e-3, 42e-3}, {10e-3, 45e-3}};
+  times.ring = {50e-3, 87e-3};
+  EXPECT_DOUBLE_EQ(times.at(1.0).slowest, 40e-3);
+  EXPECT_DOUBLE_EQ(times.at(16.0).slowest, 45e-3);
+  EXPECT_NEAR(times.at(128.0).slowest, 10e-3 + 35e-3 * 127 / 15, 1e-9);
+  EXPECT_EQ(steps_of_rows(times, 128.0), 3U);
+}
+
+TEST(StepsTest, AStepHasNoMoreRowsThanItMay) {
+  const StepTimes times = times_of(8, {10e-3, 10e-3}, {1e-3, 16e-3});
+  EXPECT_EQ(steps_of_sequences(times, 4096, 4), 11U);  // of four rows each: 8 * 14 ms by 10 ms
 }
 
 // A batch that was measured as quicker than one row is noise.

@@ -3,6 +3,7 @@
 
 #include "coordinator/pipelines/pipelines.h"
 #include "coordinator/pipelines/placing.h"
+#include "proto/frame.h"
 #include "tests/unit/coordinator/workers/workers.h"
 #include "tests/unit/proto/fake_transport.h"
 
@@ -100,11 +101,18 @@ TEST_F(PlacingGroupsTest, TheStepsInFlightFollowTheLinks) {
   EXPECT_EQ(formed(), "a 0-4; b 4-8; ");
   ASSERT_TRUE(last->times.has_value());
   EXPECT_NEAR(last->times->ring.one, 2 * 4e-3 + 2 * 40e-3, 1e-4);
-  EXPECT_DOUBLE_EQ(last->times->stage.batch, 8e-3);
-  const auto assign = pipelines.assign_message(*last, {0, 0}, "coordinator:1");
-  EXPECT_EQ(assign.batches_in_flight(), 23u);
-  EXPECT_DOUBLE_EQ(assign.times().ring_seconds(), last->times->ring.one);
-  EXPECT_DOUBLE_EQ(assign.times().stage_batch_seconds(), 8e-3);
+  ASSERT_EQ(last->times->parts.size(), 3u);
+  EXPECT_DOUBLE_EQ(last->times->parts.back().batch, 8e-3);
+  for (const std::uint32_t stage : {0u, 1u}) {  // each bounds what it takes
+    const auto assign = pipelines.assign_message(*last, {stage, 0}, "coordinator:1");
+    EXPECT_EQ(assign.batches_in_flight(), 23u);
+    EXPECT_DOUBLE_EQ(assign.times().ring_seconds(), last->times->ring.one);
+    EXPECT_DOUBLE_EQ(assign.times().part_batch_seconds(2), 8e-3);
+  }
+  registry.find("b")->status.protocol = kProtocolStepTimes - 1;
+  const auto older = pipelines.assign_message(*last, {0, 0}, "coordinator:1");
+  EXPECT_EQ(older.batches_in_flight(), 3u);
+  EXPECT_FALSE(older.has_times());
 }
 
 TEST_F(PlacingGroupsTest, UnmeasuredStepsAreAsManyAsStagesAndOne) {

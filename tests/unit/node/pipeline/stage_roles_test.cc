@@ -82,6 +82,8 @@ struct StageRoles : ::testing::Test {
   HeldCompute compute;
   HeldDrafts drafts;
   std::uint32_t protocol = kProtocolDraftModel;  // of assignments
+  std::uint32_t in_flight = 2;                   // likewise
+  std::optional<control::v1::StepTimes> times;   // likewise
   std::unique_ptr<Stage> stage;
   LinkId session, home, ring;  // ring: from the previous stage
 
@@ -119,7 +121,8 @@ struct StageRoles : ::testing::Test {
       a.set_previous_node("peer");
       a.set_coordinator_address("home:data");
       a.set_batch_rows(8);
-      a.set_batches_in_flight(2);
+      a.set_batches_in_flight(in_flight);
+      if (times) *a.mutable_times() = *times;
       a.set_protocol(protocol);
     });
   }
@@ -189,6 +192,30 @@ TEST_F(StageRoles, OneStageAnswersTheCoordinatorAndGoesOnByItself) {
   compute.finish_step();
   EXPECT_TRUE(compute.steps.empty());
   EXPECT_EQ(failure(), "");
+}
+
+// A round takes three times as long as the slowest part: with one to spare, four steps.
+TEST_F(StageRoles, TheFirstStageHasAsManyStepsInFlightAsTheirTimesSay) {
+  in_flight = 5;
+  times.emplace();
+  times->set_batch_rows(16);
+  times->set_ring_seconds(0.03);
+  times->set_ring_batch_seconds(0.03);
+  times->add_part_seconds(0.01);
+  times->add_part_batch_seconds(0.01);
+  for (const std::size_t steps : {std::size_t{4}, std::size_t{5}}) {
+    compute.steps.clear();
+    serve(steps, 0, 1);
+    SubmitMessage message;
+    message.epoch = Epoch(steps);
+    message.open.sequence = SequenceId(1);
+    message.open.prompt_tokens = 40;
+    message.prompt.assign(40, TokenId{7});
+    data.receive(from_home, FrameType::kSubmit, encode(message));
+    EXPECT_EQ(compute.steps.size(), steps);
+    EXPECT_EQ(failure(), "");
+    times.reset();
+  }
 }
 
 TEST_F(StageRoles, AsksTheDraftModelIfAllStagesKnowItsDrafts) {

@@ -34,16 +34,25 @@ struct Model {
   std::vector<std::uint64_t> never_opened, to_release;
   std::uint64_t step = 0;
   std::uint32_t flying = 0;
+  std::deque<bool> has_prompt;  // each step under way
 
-  std::uint32_t most_flying(std::uint32_t decoding) const {
+  std::uint32_t decoding() const {
+    return static_cast<std::uint32_t>(
+        std::ranges::count_if(live, [](const One& one) { return one.sent >= one.prompt; }));
+  }
+  // Beside answers; else any step may have prompts.
+  bool may_have_prompts(std::uint32_t answers) const {
+    return answers == 0 || std::ranges::count(has_prompt, true) < most_flying(0);
+  }
+  std::uint32_t most_flying(std::uint32_t answers) const {
     if (!options.times) return options.batches_in_flight;
     std::uint32_t steps = options.times->stages + 1;
     const auto seconds_of = [&](std::uint32_t count) {
-      const double rows = decoding == 0 ? options.prefill_rows : 1.0 * decoding / count;
-      return options.times->at(std::max(1.0, rows));
+      const double rows = answers == 0 ? options.prefill_rows : 1.0 * answers / count;
+      return options.times->at(std::clamp(rows, 1.0, 1.0 * options.batch_rows));
     };
     const auto one_more = [&] {
-      if (decoding > 0)
+      if (answers > 0)
         return (steps + 1) * seconds_of(steps + 1).slowest <= seconds_of(steps + 1).ring;
       return (steps - 0.8) * seconds_of(steps).slowest < seconds_of(steps).ring;
     };
@@ -66,9 +75,7 @@ struct Model {
   // "open", "row" and "release" in the order of a batch.
   std::vector<std::string> next() {
     std::vector<std::string> rows, opens, releases;
-    std::uint32_t decoding = 0;
-    for (const One& one : live) decoding += one.sent >= one.prompt ? 1 : 0;
-    const std::uint32_t most = most_flying(decoding);
+    const std::uint32_t most = most_flying(decoding());
     if (flying >= most) return {};
     const auto row = [&](One& one) {
       const bool sample = one.sent + 1 >= one.prompt;
@@ -77,7 +84,7 @@ struct Model {
       ++one.sent;
     };
     std::uint32_t share = 0;
-    while (share * most < decoding) ++share;
+    while (share * most < decoding()) ++share;
     while (!ready.empty() && rows.size() < std::min(share, options.batch_rows)) {
       row(*find(ready.front()));
       ready.erase(ready.begin());
@@ -88,11 +95,12 @@ struct Model {
         return one.sent < one.prompt && one.background == background;
       });
     };
-    const bool both = rows.size() < options.batch_rows && waits(false) && waits(true);
+    const bool may = may_have_prompts(decoding());
+    const bool both = may && rows.size() < options.batch_rows && waits(false) && waits(true);
     const bool first = both && turn;
     if (both) turn = !turn;
     const auto room = [&] {
-      return prefill < options.prefill_rows && rows.size() < options.batch_rows;
+      return may && prefill < options.prefill_rows && rows.size() < options.batch_rows;
     };
     bool opened_all = true;
     for (const bool background : {first, !first}) {
@@ -127,6 +135,7 @@ struct Model {
     }
     if (rows.empty() && releases.empty()) return {};
     ++flying;
+    has_prompt.push_back(prefill > 0);
     std::vector<std::string> all = {"step " + std::to_string(step++)};
     for (const auto* part : {&opens, &rows, &releases}) {
       all.insert(all.end(), part->begin(), part->end());
@@ -178,6 +187,7 @@ void answer(Batcher& batcher, Model& model, const StepBatch& batch, SeededRandom
     }
   }
   --model.flying;
+  model.has_prompt.pop_front();
   ASSERT_TRUE(batcher.on_tokens(tokens).ok());
 }
 
@@ -192,10 +202,10 @@ TEST(BatcherSchedule, EveryStepIsTheOneThatTheRulesName) {
       const auto millisecond = [&] { return 1e-3 * static_cast<double>(1 + random.next() % 9); };
       options.times.emplace();
       options.times->stages = 1 + static_cast<std::uint32_t>(random.next() % 3);
-      options.times->stage = {millisecond(), millisecond()};
-      options.times->link = {0.0, millisecond()};
-      options.times->ring = {4.0 * options.times->stage.one, 60e-3};
+      options.times->parts = {{millisecond(), millisecond()}, {0.0, millisecond()}};
+      options.times->ring = {4.0 * options.times->parts.front().one, 60e-3};
       options.batches_in_flight = placement::steps_at_most(*options.times);
+      if (random.next() % 3 == 0) options.batches_in_flight = 2;
     }
     Batcher batcher(options);
     Model model;
@@ -235,13 +245,13 @@ TEST(BatcherSchedule, StepsInFlightFollowTheTimesOfTheirRows) {
   BatcherOptions options{kEpoch, 512, 64, 40};
   options.times.emplace();
   options.times->stages = 4;
-  options.times->stage = {10e-3, 10e-3};
+  options.times->parts = {{10e-3, 10e-3}};
   options.times->ring = {160e-3, 160e-3};  // 16 steps
   Batcher batcher(options);
-  for (std::uint64_t id = 1; id <= 32; ++id) ASSERT_TRUE(batcher.submit(submit_of(id, 1)).ok());
+  for (std::uint64_t id = 1; id <= 48; ++id) ASSERT_TRUE(batcher.submit(submit_of(id, 1)).ok());
   const auto first = batcher.next();
   ASSERT_TRUE(first.has_value());
-  EXPECT_EQ(first->rows.size(), 32U);  // prompts
+  EXPECT_EQ(first->rows.size(), 48U);  // prompts
   StepTokens tokens{first->epoch, first->step, {}, {}};
   for (const BatchRow& row : first->rows) {
     SampledToken token;
@@ -252,10 +262,34 @@ TEST(BatcherSchedule, StepsInFlightFollowTheTimesOfTheirRows) {
   ASSERT_TRUE(batcher.on_tokens(tokens).ok());
   std::uint32_t steps = 0;
   while (const auto batch = batcher.next()) {
-    EXPECT_EQ(batch->rows.size(), 2U);
+    EXPECT_EQ(batch->rows.size(), 3U);  // two of 17 steps or more
     ++steps;
   }
   EXPECT_EQ(steps, 16U);
+}
+
+// Rows of one answer take as many steps; those of prompts fill the link, and three are enough.
+TEST(BatcherSchedule, PromptsBesideAnAnswerTakeNoMoreStepsThanTheyNeed) {
+  BatcherOptions options{kEpoch, 512, 128, 40};
+  options.itl_target = std::chrono::hours(1);
+  options.times.emplace();
+  options.times->stages = 2;
+  options.times->parts = {{4e-3, 4e-3}, {6.5e-3, 105e-3}};
+  options.times->ring = {94.5e-3, 193e-3};
+  EXPECT_GT(placement::steps_of_sequences(*options.times, 1), 12U);
+  Batcher batcher(options);
+  ASSERT_TRUE(batcher.submit(submit_of(1, 1)).ok());
+  const auto first = batcher.next();
+  ASSERT_TRUE(first.has_value());
+  StepTokens tokens{first->epoch, first->step, {}, {}};
+  tokens.tokens.emplace_back();
+  tokens.tokens.back().sequence = SequenceId(1);
+  tokens.tokens.back().position = 1;
+  ASSERT_TRUE(batcher.on_tokens(tokens).ok());
+  ASSERT_TRUE(batcher.submit(submit_of(2, 4000)).ok());
+  std::uint32_t steps = 0;
+  while (batcher.next()) ++steps;
+  EXPECT_EQ(steps, 3U);
 }
 
 TEST(BatcherSchedule, APromptWaitsForNoMoreThanItsOwnLengthOfTheBackground) {
